@@ -1,0 +1,226 @@
+//! The `highwater` binary as a process, with a config for one shop.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+
+use crate::process::{Process, Program, tail};
+use crate::shop::{Shop, wait};
+
+/// The binary to test, where it is not the one built beside the tests.
+pub const BINARY: &str = "HIGHWATER_BIN";
+
+/// For a command that ends by itself, and for the lag to become zero.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How one member of a group is configured.
+#[derive(Debug)]
+pub struct Highwater {
+    binary: PathBuf,
+    home: PathBuf,
+    config: PathBuf,
+    pub group: String,
+    /// The table's folder.
+    pub table: PathBuf,
+    calls: AtomicU32,
+}
+
+/// What a finished command said.
+#[derive(Debug)]
+pub struct Output {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// What `replay` reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replay {
+    pub rows_changed: i64,
+    pub version_before: i64,
+    pub version_after: i64,
+}
+
+impl Highwater {
+    /// Writes a config for the shop's topic into `home`, which also gets the table and the logs.
+    pub fn configure(home: &Path, shop: &Shop) -> Result<Self> {
+        let group = format!("highwater-{}", shop.name);
+        let table = home.join("lake/orders");
+        Self::member(home, shop, "highwater", group, table)
+    }
+
+    /// A second member of the same group, for the same table.
+    pub fn another(&self, shop: &Shop, name: &str) -> Result<Self> {
+        Self::member(&self.home, shop, name, self.group.clone(), self.table.clone())
+    }
+
+    fn member(home: &Path, shop: &Shop, name: &str, group: String, table: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(home)?;
+        let config = home.join(format!("{name}.toml"));
+        let dead_letters = home.join(format!("{name}-dead-letters.ndjson"));
+        std::fs::write(&config, settings(shop, &group, &table, &dead_letters))?;
+        Ok(Self { binary: binary()?, home: home.into(), config, group, table, calls: AtomicU32::new(0) })
+    }
+
+    fn program(&self, command: &[&str]) -> Program {
+        let member = self.config.file_stem().unwrap_or_default().to_string_lossy();
+        let name = format!("{member}-{}-{}", self.calls.fetch_add(1, Ordering::Relaxed), command[0]);
+        let config = self.config.to_string_lossy();
+        Program::new(&name, &self.binary, self.home.join(format!("{name}.err")))
+            .args([command[0], "--config", &*config])
+            .args(command[1..].iter().copied())
+            .output(self.home.join(format!("{name}.out")))
+    }
+
+    /// Starts `run`: it goes on until it is stopped or killed.
+    pub fn run(&self) -> Result<Process> {
+        self.program(&["run"]).start()
+    }
+
+    /// Runs a command to its end, whatever its status.
+    pub fn output(&self, command: &[&str]) -> Result<Output> {
+        let program = self.program(command);
+        let status = program.start()?.wait(PATIENCE)?;
+        let read = |path: &Path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let stdout = program.output.as_deref().map(read).transpose()?.unwrap_or_default();
+        Ok(Output { status, stdout, stderr: read(&program.log)? })
+    }
+
+    fn success(&self, command: &[&str]) -> Result<Output> {
+        let output = self.output(command)?;
+        ensure!(output.status.success(), "highwater {}: {}\n{}", command[0], output.status, output.stderr);
+        Ok(output)
+    }
+
+    /// `run --until-caught-up`.
+    pub fn catch_up(&self) -> Result<Output> {
+        self.success(&["run", "--until-caught-up"])
+    }
+
+    /// `replay --table orders`.
+    pub fn replay(&self) -> Result<Replay> {
+        let output = self.success(&["replay", "--table", "orders"])?;
+        let number = |name: &str| number(&output.stdout, name).with_context(|| format!("no {name} in: {}", output.stdout));
+        Ok(Replay {
+            rows_changed: number("rows_changed")?,
+            version_before: number("version_before")?,
+            version_after: number("version_after")?,
+        })
+    }
+
+    /// `sql --print csv`.
+    pub fn sql(&self, query: &str) -> Result<String> {
+        Ok(self.success(&["sql", "--print", "csv", query])?.stdout)
+    }
+
+    /// Waits until the group has acknowledged all that lies in the topic.
+    pub fn wait_caught_up(&self, shop: &Shop, process: &mut Process) -> Result<()> {
+        wait(PATIENCE, &format!("group {} did not come to the end of its topic", self.group), || {
+            if let Some(status) = process.ended()? {
+                bail!("{} ended: {status}\n{}", process.name(), process.log());
+            }
+            let ends = shop.broker.end_offsets(&shop.topic)?;
+            let committed = shop.broker.committed(&self.group, &shop.topic)?;
+            Ok(ends.iter().zip(&committed).all(|(end, committed)| committed.unwrap_or(0) == *end))
+        })
+        .with_context(|| process.log())
+    }
+
+    /// Stops a running one by SIGTERM and insists on the promised exit: status 0 within 10 s.
+    pub fn stop(&self, mut process: Process) -> Result<()> {
+        let status = process.stop(Signal::TERM, Duration::from_secs(10))?;
+        ensure!(status.success(), "{}: {status} on SIGTERM, where 0 within 10 s is promised\n{}", process.name(), process.log());
+        Ok(())
+    }
+
+    /// The newest version of the table; None before the first.
+    pub fn version(&self) -> Option<u64> {
+        let log = std::fs::read_dir(self.table.join("_delta_log")).ok()?;
+        log.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".json")?.parse().ok()).max()
+    }
+
+    /// The end of the last log of a process of this member, for an error's text.
+    pub fn tail(&self, process: &Process) -> String {
+        tail(&self.home.join(format!("{}.err", process.name())))
+    }
+}
+
+fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(BINARY) {
+        let path = PathBuf::from(path);
+        ensure!(path.is_file(), "{BINARY} names {}, which is no file", path.display());
+        return Ok(path);
+    }
+    // The test binary is target/<profile>/deps/stack-<hash>.
+    let tests = std::env::current_exe()?;
+    let beside = tests.ancestors().nth(2).context("the test binary has no folder")?.join("highwater");
+    ensure!(
+        beside.is_file(),
+        "no highwater binary at {}: run `cargo build --release -p highwater` and the tests with --release, or set {BINARY}",
+        beside.display()
+    );
+    Ok(beside)
+}
+
+/// The number after `name` and what separates them, in `name=5` as in `"name": 5`.
+fn number(text: &str, name: &str) -> Option<i64> {
+    let (_, rest) = text.rsplit_once(name)?;
+    let rest = rest.trim_start_matches(['"', ' ', ':', '=']);
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// Short session: a killed member's partitions are given away after it. Short age: many batches, so many places to be killed at.
+fn settings(shop: &Shop, group: &str, table: &Path, dead_letters: &Path) -> String {
+    let (bootstrap, topic) = (&shop.broker.bootstrap, &shop.topic);
+    let (table, dead_letters) = (table.display(), dead_letters.display());
+    format!(
+        r#"[kafka]
+bootstrap_servers = "{bootstrap}"
+group = "{group}"
+
+[kafka.options]
+"session.timeout.ms" = "3000"
+"heartbeat.interval.ms" = "500"
+
+[batch]
+rows = 100000
+bytes = "64MiB"
+age = "300ms"
+
+[dead_letters]
+path = "{dead_letters}"
+
+[[table]]
+name = "orders"
+topic = "{topic}"
+location = "{table}"
+key = ["order_id"]
+on_error = "halt"
+
+[table.columns]
+order_id = "long"
+customer_id = "long"
+status = "string"
+amount = "decimal(12,2)"
+updated_at = "timestamp"
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_found_in_text_and_in_json() {
+        let text = "rows_changed=0 version_before=5 version_after=12";
+        assert_eq!([number(text, "rows_changed"), number(text, "version_after")], [Some(0), Some(12)]);
+        assert_eq!(number(r#"{"rows_changed": 7, "x": 1}"#, "rows_changed"), Some(7));
+        assert_eq!(number("nothing", "rows_changed"), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! The real stack as plain processes, for tests: PostgreSQL, Kafka, Kafka Connect with Debezium, and the `highwater`
+//! binary against them. No containers, no services of the machine; everything listens on 127.0.0.1 and lives in one temporary
+//! folder, so several stacks run at once and nothing is left behind.
+//!
+//! The way through it:
+//!
+//! 1. [`packages`] lays the servers' files in the user's cache, once, through Maven.
+//! 2. [`process`] starts one program and answers for its end; [`scratch`] is the temporary folder.
+//! 3. [`postgres`], [`kafka`] and [`connect`] are the servers; [`stack`] is the three of them together.
+//! 4. [`broker`] looks into topics and groups; [`order`] computes the (anchor, LSN) order of what is there.
+//! 5. [`shop`] is one source database with its connector and topic, made from the same SQL and JSON files as the compose file's.
+//! 6. [`highwater`] configures and runs the binary; [`oracle`] compares the replica with PostgreSQL, [`checkpoints`] the
+//!    committed offsets with the Delta log.
+
+pub mod broker;
+pub mod checkpoints;
+pub mod connect;
+pub mod highwater;
+pub mod kafka;
+pub mod oracle;
+pub mod order;
+pub mod packages;
+pub mod postgres;
+pub mod process;
+pub mod scratch;
+pub mod shop;
+pub mod stack;

@@ -1,0 +1,140 @@
+//! One source database with its connector and topic: the shop of `sql/source.sql` and `connectors/shop-orders.json`, under a name
+//! of its own, so that many of them live beside each other in one stack.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use crate::broker::{Broker, Record};
+use crate::connect::{Worker, fill};
+use crate::order::{Event, events};
+use crate::postgres::{Database, Postgres};
+use crate::stack::{HOST, Stack, repository_file};
+
+/// So many marker rows reach every one of a few partitions, as good as surely; [`Shop::delivered`] insists on all.
+const MARKERS: i64 = 24;
+/// Includes a worker's restart and the re-delivery that follows.
+const DELIVERY: Duration = Duration::from_secs(120);
+
+/// The shop. Dropping it removes its connector and replication slot.
+#[derive(Debug)]
+pub struct Shop {
+    pub name: String,
+    pub database: Database,
+    pub broker: Broker,
+    pub worker: Worker,
+    pub topic: String,
+    pub partitions: i32,
+    marked: AtomicU32,
+}
+
+impl Shop {
+    /// A database and a topic on the stack's servers; no connector yet. The name must be an SQL identifier, new in the stack.
+    pub fn open(stack: &Stack, name: &str, partitions: i32) -> Result<Self> {
+        Self::open_on(&stack.postgres, stack, name, partitions)
+    }
+
+    /// The same with its database on another server.
+    pub fn open_on(postgres: &Postgres, stack: &Stack, name: &str, partitions: i32) -> Result<Self> {
+        let database = postgres.create_database(name)?;
+        database.execute(&repository_file("sql/source.sql")?)?;
+        database.execute(&repository_file("sql/generate.sql")?)?;
+        let topic = format!("{name}.public.orders");
+        let broker = stack.kafka.broker();
+        broker.create_topic(&topic, partitions)?;
+        let worker = stack.connect.worker();
+        Ok(Self { name: name.into(), database, broker, worker, topic, partitions, marked: AtomicU32::new(0) })
+    }
+
+    /// Registers the connector and goes on at once.
+    pub fn register(&self) -> Result<()> {
+        let values = [
+            ("DATABASE_HOST", HOST.to_owned()),
+            ("DATABASE_PORT", self.database.port.to_string()),
+            ("DATABASE_USER", "cdc".into()),
+            ("DATABASE_PASSWORD", "cdc".into()),
+            ("DATABASE_NAME", self.name.clone()),
+        ];
+        let overrides = [("topic.prefix", self.name.clone()), ("slot.name", self.name.clone())];
+        let config: Value = fill(&repository_file("connectors/shop-orders.json")?, &values, &overrides)?;
+        self.worker.put(&self.name, &config)
+    }
+
+    /// Registers the connector and waits until it runs and has a slot, which is when no later change can be missed.
+    pub fn connect(&self) -> Result<()> {
+        self.register()?;
+        self.worker.wait_running(&self.name)?;
+        let slot = format!("select count(*) from pg_replication_slots where slot_name = '{}' and active", self.name);
+        wait(DELIVERY, &format!("the slot {} is not in use", self.name), || Ok(self.database.value::<i64>(&slot)? == 1))
+    }
+
+    /// Makes changes with `sql/generate.sql`.
+    pub fn generate(&self, inserts: u32, updates: u32, deletes: u32, seed: u64) -> Result<()> {
+        self.database.execute(&format!("call generate_changes({inserts}, {updates}, {deletes}, {})", seed % 1_000_000))
+    }
+
+    /// The same at a modest rate: 20 rows a transaction, at most 1000 rows a second.
+    pub fn generate_slowly(&self, inserts: u32, updates: u32, deletes: u32, seed: u64) -> Result<()> {
+        let seed = seed % 1_000_000;
+        self.database.execute(&format!("call generate_changes({inserts}, {updates}, {deletes}, {seed}, 20, '20 ms')"))
+    }
+
+    /// Waits until all that is committed in the database so far lies in the topic: writes marker rows with negative keys and waits
+    /// until they are seen in every partition.
+    pub fn delivered(&self) -> Result<()> {
+        let mark = format!("marker {}", self.marked.fetch_add(1, Ordering::Relaxed));
+        let mut from = self.broker.end_offsets(&self.topic)?;
+        self.database.execute(&format!(
+            "insert into public.orders (order_id, status) select -n, '{mark}' from generate_series(1, {MARKERS}) n \
+             on conflict (order_id) do update set status = excluded.status"
+        ))?;
+        let needle = format!("\"status\":\"{mark}\"");
+        let (mut keys, mut partitions) = (HashSet::new(), HashSet::new());
+        let what = format!("the changes of {} did not reach the topic", self.name);
+        wait(DELIVERY, &what, || {
+            for record in self.broker.read(&self.topic, Some(&from))? {
+                from[record.partition as usize] = record.offset + 1;
+                let after = record.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+                if after.split_once("\"after\":").is_some_and(|(_, after)| after.contains(&needle)) {
+                    partitions.insert(record.partition);
+                    keys.insert(record.key);
+                }
+            }
+            Ok(keys.len() == MARKERS as usize && partitions.len() == self.partitions as usize)
+        })
+    }
+
+    pub fn records(&self) -> Result<Vec<Record>> {
+        self.broker.read(&self.topic, None)
+    }
+
+    /// The whole topic with each record's order.
+    pub fn events(&self) -> Result<Vec<Event>> {
+        events(&self.records()?)
+    }
+}
+
+impl Drop for Shop {
+    fn drop(&mut self) {
+        // Best effort: a test that failed may have left the worker down.
+        let _ = self.worker.delete(&self.name);
+        let slot = &self.name;
+        let idle = format!("select count(*) from pg_replication_slots where slot_name = '{slot}' and active");
+        let _ = wait(Duration::from_secs(10), "slot in use", || Ok(self.database.value::<i64>(&idle)? == 0));
+        let drop = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where not active and slot_name";
+        let _ = self.database.execute(&format!("{drop} = '{slot}'"));
+    }
+}
+
+/// Waits until `ready` gives true; the error says `complaint`.
+pub fn wait(timeout: Duration, complaint: &str, mut ready: impl FnMut() -> Result<bool>) -> Result<()> {
+    let start = Instant::now();
+    while !ready()? {
+        ensure!(start.elapsed() < timeout, "{complaint} within {timeout:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! The real stack: every fact here is proven with real servers and the real binary. See the package's first page for how.
+//!
+//! The tests run one after another against one stack, whatever the number of test threads. Each prints a line that starts with
+//! `figures:`, past the test runner's capture.
+
+#[path = "stack/changes.rs"]
+mod changes;
+#[path = "stack/groups.rs"]
+mod groups;
+#[path = "stack/kills.rs"]
+mod kills;
+#[path = "stack/ordering.rs"]
+mod ordering;
+#[path = "stack/servers.rs"]
+mod servers;
+#[path = "stack/streaming.rs"]
+mod streaming;
+#[path = "stack/verdict.rs"]
+mod verdict;
