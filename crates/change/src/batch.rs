@@ -1,0 +1,268 @@
+//! [`ChangeBatch`]: a table's run of change events as Arrow arrays.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{
+        ArrayRef, BinaryBuilder, BooleanArray, BooleanBufferBuilder, BooleanBuilder, Date32Builder,
+        Decimal128Builder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int32BufferBuilder,
+        Int64Builder, Int64BufferBuilder, RecordBatch, StringBuilder, TimestampMicrosecondBuilder,
+    },
+    buffer::ScalarBuffer,
+    compute::filter_record_batch,
+    error::ArrowError,
+};
+
+use crate::{DataType, Order, TableSchema, cell::Cell};
+
+/// A run of row changes of one table, in the order in which they were read.
+#[derive(Debug, Clone)]
+pub struct ChangeBatch {
+    /// The table.
+    pub schema: Arc<TableSchema>,
+    /// One row an event, in the replica's own shape ([`TableSchema::arrow`]). A delete has nothing but its key.
+    pub rows: RecordBatch,
+    /// The Kafka partition of each row.
+    pub partitions: ScalarBuffer<i32>,
+    /// Its offset there.
+    pub offsets: ScalarBuffer<i64>,
+    /// By column of the source: which rows left the value out because it did not change. `None`: no row did.
+    pub unchanged: Vec<Option<BooleanArray>>,
+    /// A truncate that follows all of the rows.
+    pub truncate: Option<Order>,
+}
+
+impl ChangeBatch {
+    /// Whether any row left out a value.
+    #[must_use]
+    pub fn has_unchanged(&self) -> bool {
+        self.unchanged.iter().any(Option::is_some)
+    }
+
+    /// The rows for which `keep` holds, and the same truncate.
+    ///
+    /// # Errors
+    /// Arrow's, where `keep` has another length than the batch.
+    pub fn filter(&self, keep: &BooleanArray) -> Result<Self, ArrowError> {
+        let kept = |i: &usize| keep.value(*i);
+        let pick = |array: &BooleanArray| (0..array.len()).filter(kept).map(|i| Some(array.value(i))).collect();
+        Ok(Self {
+            schema: Arc::clone(&self.schema),
+            rows: filter_record_batch(&self.rows, keep)?,
+            partitions: (0..self.partitions.len()).filter(kept).map(|i| self.partitions[i]).collect(),
+            offsets: (0..self.offsets.len()).filter(kept).map(|i| self.offsets[i]).collect(),
+            unchanged: self.unchanged.iter().map(|column| column.as_ref().map(pick)).collect(),
+            truncate: self.truncate,
+        })
+    }
+}
+
+/// Collects change events into a [`ChangeBatch`].
+#[derive(Debug)]
+pub struct BatchBuilder {
+    schema: Arc<TableSchema>,
+    columns: Vec<ColumnBuilder>,
+    unchanged: Vec<Option<BooleanBufferBuilder>>,
+    lsn: Int64Builder,
+    anchor: Int64Builder,
+    deleted: BooleanBuilder,
+    partitions: Int32BufferBuilder,
+    offsets: Int64BufferBuilder,
+    truncate: Option<Order>,
+    rows: usize,
+    bytes: usize,
+    newest_is_partial: bool,
+}
+
+/// Where a row came from and where it stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) order: Order,
+    pub(crate) deleted: bool,
+    pub(crate) partition: i32,
+    pub(crate) offset: i64,
+}
+
+impl BatchBuilder {
+    /// An empty batch of `schema`'s table.
+    #[must_use]
+    pub fn new(schema: Arc<TableSchema>) -> Self {
+        Self {
+            columns: schema.columns().iter().map(|c| ColumnBuilder::new(c.data_type)).collect(),
+            unchanged: schema.columns().iter().map(|_| None).collect(),
+            lsn: Int64Builder::new(),
+            anchor: Int64Builder::new(),
+            deleted: BooleanBuilder::new(),
+            partitions: Int32BufferBuilder::new(0),
+            offsets: Int64BufferBuilder::new(0),
+            truncate: None,
+            rows: 0,
+            bytes: 0,
+            newest_is_partial: false,
+            schema,
+        }
+    }
+
+    /// Row changes collected so far.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The memory that they take, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the row that was added last leaves out a value that did not change.
+    #[must_use]
+    pub fn newest_is_partial(&self) -> bool {
+        self.newest_is_partial
+    }
+
+    /// Whether the batch ends with a truncate; nothing may be pushed after it.
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        self.truncate.is_some()
+    }
+
+    pub(crate) fn truncate(&mut self, order: Order) {
+        self.truncate = Some(order);
+    }
+
+    /// Adds one row, a cell a column.
+    pub(crate) fn push(&mut self, cells: &[Cell<'_>], origin: Origin) {
+        self.newest_is_partial = false;
+        for (index, cell) in cells.iter().enumerate() {
+            self.columns[index].append(cell);
+            self.bytes += cell.bytes();
+            let unchanged = *cell == Cell::Unchanged;
+            self.newest_is_partial |= unchanged;
+            if unchanged && self.unchanged[index].is_none() {
+                let mut earlier = BooleanBufferBuilder::new(self.rows + 1);
+                earlier.append_n(self.rows, false);
+                self.unchanged[index] = Some(earlier);
+            }
+            if let Some(column) = &mut self.unchanged[index] {
+                column.append(unchanged);
+            }
+        }
+        self.lsn.append_value(origin.order.lsn.as_long());
+        self.anchor.append_value(origin.order.anchor.as_long());
+        self.deleted.append_value(origin.deleted);
+        self.partitions.append(origin.partition);
+        self.offsets.append(origin.offset);
+        self.rows += 1;
+        self.bytes += 32;
+    }
+
+    /// The batch.
+    ///
+    /// # Errors
+    /// Arrow's, if a column got another number of values than the others; it does not happen through `push`.
+    pub fn finish(mut self) -> Result<ChangeBatch, ArrowError> {
+        let mut arrays: Vec<ArrayRef> = self.columns.iter_mut().map(ColumnBuilder::finish).collect();
+        arrays.push(Arc::new(self.lsn.finish()));
+        arrays.push(Arc::new(self.anchor.finish()));
+        arrays.push(Arc::new(self.deleted.finish()));
+        let unchanged = self.unchanged.into_iter().map(|c| c.map(|mut c| BooleanArray::new(c.finish(), None)));
+        Ok(ChangeBatch {
+            rows: RecordBatch::try_new(Arc::clone(self.schema.arrow()), arrays)?,
+            partitions: ScalarBuffer::from(self.partitions.finish()),
+            offsets: ScalarBuffer::from(self.offsets.finish()),
+            unchanged: unchanged.collect(),
+            truncate: self.truncate,
+            schema: self.schema,
+        })
+    }
+}
+
+#[derive(Debug)]
+enum ColumnBuilder {
+    Boolean(BooleanBuilder),
+    Short(Int16Builder),
+    Int(Int32Builder),
+    Long(Int64Builder),
+    Float(Float32Builder),
+    Double(Float64Builder),
+    Decimal(Decimal128Builder),
+    String(StringBuilder),
+    Binary(BinaryBuilder),
+    Date(Date32Builder),
+    Time(TimestampMicrosecondBuilder),
+}
+
+impl ColumnBuilder {
+    fn new(data_type: DataType) -> Self {
+        match data_type {
+            DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
+            DataType::Short => Self::Short(Int16Builder::new()),
+            DataType::Int => Self::Int(Int32Builder::new()),
+            DataType::Long => Self::Long(Int64Builder::new()),
+            DataType::Float => Self::Float(Float32Builder::new()),
+            DataType::Double => Self::Double(Float64Builder::new()),
+            DataType::Decimal { .. } => {
+                Self::Decimal(Decimal128Builder::new().with_data_type(data_type.arrow()))
+            }
+            DataType::String => Self::String(StringBuilder::new()),
+            DataType::Binary => Self::Binary(BinaryBuilder::new()),
+            DataType::Date => Self::Date(Date32Builder::new()),
+            DataType::Timestamp | DataType::TimestampNtz => {
+                Self::Time(TimestampMicrosecondBuilder::new().with_data_type(data_type.arrow()))
+            }
+        }
+    }
+
+    /// Appends a cell of the column's own type, as [`crate::cell::CellSeed`] makes it (ranges are checked there);
+    /// anything else is a null.
+    #[expect(clippy::cast_possible_truncation, reason = "the range was checked when the cell was read")]
+    fn append(&mut self, cell: &Cell<'_>) {
+        match (self, cell) {
+            (Self::Boolean(b), Cell::Boolean(v)) => b.append_value(*v),
+            (Self::Short(b), Cell::Integer(v)) => b.append_value(*v as i16),
+            (Self::Int(b), Cell::Integer(v)) => b.append_value(*v as i32),
+            (Self::Long(b), Cell::Integer(v)) => b.append_value(*v),
+            (Self::Float(b), Cell::Real(v)) => b.append_value(*v as f32),
+            (Self::Double(b), Cell::Real(v)) => b.append_value(*v),
+            (Self::Decimal(b), Cell::Decimal(v)) => b.append_value(*v),
+            (Self::String(b), Cell::Text(v)) => b.append_value(v),
+            (Self::Binary(b), Cell::Binary(v)) => b.append_value(v),
+            (Self::Date(b), Cell::Integer(v)) => b.append_value(*v as i32),
+            (Self::Time(b), Cell::Integer(v)) => b.append_value(*v),
+            (builder, _) => builder.append_null(),
+        }
+    }
+
+    fn append_null(&mut self) {
+        match self {
+            Self::Boolean(b) => b.append_null(),
+            Self::Short(b) => b.append_null(),
+            Self::Int(b) => b.append_null(),
+            Self::Long(b) => b.append_null(),
+            Self::Float(b) => b.append_null(),
+            Self::Double(b) => b.append_null(),
+            Self::Decimal(b) => b.append_null(),
+            Self::String(b) => b.append_null(),
+            Self::Binary(b) => b.append_null(),
+            Self::Date(b) => b.append_null(),
+            Self::Time(b) => b.append_null(),
+        }
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::Boolean(b) => Arc::new(b.finish()),
+            Self::Short(b) => Arc::new(b.finish()),
+            Self::Int(b) => Arc::new(b.finish()),
+            Self::Long(b) => Arc::new(b.finish()),
+            Self::Float(b) => Arc::new(b.finish()),
+            Self::Double(b) => Arc::new(b.finish()),
+            Self::Decimal(b) => Arc::new(b.finish()),
+            Self::String(b) => Arc::new(b.finish()),
+            Self::Binary(b) => Arc::new(b.finish()),
+            Self::Date(b) => Arc::new(b.finish()),
+            Self::Time(b) => Arc::new(b.finish()),
+        }
+    }
+}

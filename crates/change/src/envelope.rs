@@ -1,0 +1,439 @@
+//! [`Decoder`]: Debezium's JSON envelopes, straight into a table's [`BatchBuilder`].
+//!
+//! The rules: a row change must have a record key, an `op`, an LSN and exactly the table's columns; whatever is
+//! missing, unknown or unfit is refused with the column's name, never filled in. Of a delete only the record key
+//! is read: under the default replica identity Debezium invents the rest of `before`. Records that change no row
+//! are told apart by their shape. Both converter modes are read: with `schemas.enable=true` the payload is taken
+//! and the record's schema decides the units.
+
+use std::{fmt, sync::Arc};
+
+use serde::{
+    Deserialize,
+    de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::{
+    BatchBuilder, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
+    batch::Origin,
+    cell::{Cell, CellSeed},
+    order::Place,
+    wire::{self, Wire},
+};
+
+/// What a record turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded {
+    /// A row change; it was added to the batch.
+    Change(Op, Order),
+    /// The table was truncated; the batch ends here.
+    Truncate(Order),
+    /// Nothing that changes a row.
+    NoChange(NoChange),
+}
+
+/// A record that changes no row; its position moves all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoChange {
+    /// A null value, which follows each delete.
+    Tombstone,
+    /// A heartbeat.
+    Heartbeat,
+    /// The begin or end of a transaction.
+    TransactionMarker,
+    /// A message from `pg_logical_emit_message`.
+    LogicalMessage,
+}
+
+/// Decodes the records of one table.
+#[derive(Debug)]
+pub struct Decoder {
+    schema: Arc<TableSchema>,
+    /// How each column is written: as declared, or as the newest record schema says.
+    wires: Vec<Option<Wire>>,
+    /// The record schema that `wires` come from; it is the same text record after record.
+    record_schema: Option<Box<str>>,
+}
+
+impl Decoder {
+    /// A decoder for `schema`'s table.
+    #[must_use]
+    pub fn new(schema: Arc<TableSchema>) -> Self {
+        Self { wires: schema.columns().iter().map(|c| c.wire).collect(), record_schema: None, schema }
+    }
+
+    /// Decodes one record; a row change goes into `batch`, and a record that is refused leaves `batch` as it was.
+    ///
+    /// `horizon` is that of the record's partition.
+    ///
+    /// # Errors
+    /// [`Malformed`] where the record is no change event of this table.
+    pub fn decode(
+        &mut self,
+        record: RecordRef<'_>,
+        horizon: &mut Horizon,
+        batch: &mut BatchBuilder,
+    ) -> Result<Decoded, Malformed> {
+        let Some(value) = record.value else { return Ok(Decoded::NoChange(NoChange::Tombstone)) };
+        let mut envelope = self.envelope(text(value, "value")?)?;
+        if let Some(payload) = envelope.payload {
+            if let Some(schema) = envelope.schema {
+                self.learn(schema.get());
+            }
+            envelope = self.envelope(payload.get())?;
+        }
+        if envelope.is_null {
+            return Ok(Decoded::NoChange(NoChange::Tombstone));
+        }
+        let Some(op) = envelope.op else { return envelope.without_op().map(Decoded::NoChange) };
+        if op == Op::Message {
+            return Ok(Decoded::NoChange(NoChange::LogicalMessage));
+        }
+        let place = envelope.place.ok_or(Problem::NotAnEnvelope("it has no source block"))?;
+        let order = place.order(op, horizon).ok_or(Problem::NoLsn)?;
+        if op == Op::Truncate {
+            batch.truncate(order);
+            return Ok(Decoded::Truncate(order));
+        }
+        let key = record.key.filter(|&key| key != b"null").ok_or(Problem::NoKey)?;
+        let cells = match (op, envelope.after) {
+            (Op::Delete, None) => self.key_cells(text(key, "key")?)?,
+            (Op::Delete, Some(_)) => return Err(Problem::NotAnEnvelope("a delete has a row in after").into()),
+            (_, None) => return Err(Problem::NotAnEnvelope("it has no row in after").into()),
+            (_, Some(cells)) => cells,
+        };
+        if let Some(missing) = cells.iter().position(|cell| *cell == Cell::Missing) {
+            return Err(Problem::ColumnMissing.at(&self.schema.columns()[missing].name));
+        }
+        let deleted = op == Op::Delete;
+        batch.push(&cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
+        Ok(Decoded::Change(op, order))
+    }
+
+    /// The table's columns and key.
+    #[must_use]
+    pub fn schema(&self) -> &Arc<TableSchema> {
+        &self.schema
+    }
+
+    fn learn(&mut self, record_schema: &str) {
+        if self.record_schema.as_deref() != Some(record_schema) {
+            if let Some(wires) = wire::from_record_schema(record_schema, &self.schema) {
+                self.wires = wires;
+            }
+            self.record_schema = Some(record_schema.into());
+        }
+    }
+
+    fn envelope<'a>(&self, json: &'a str) -> Result<Envelope<'a>, Malformed> {
+        let mut fault = None;
+        let seed = EnvelopeSeed { decoder: self, fault: &mut fault };
+        parse(json, "value", seed).map_err(|problem| fault.unwrap_or_else(|| problem.into()))
+    }
+
+    /// A row of nothing but the key columns, from a record key.
+    fn key_cells<'a>(&self, json: &'a str) -> Result<Vec<Cell<'a>>, Malformed> {
+        // with schemas.enable=true the key has the same wrapper as the value
+        if json.starts_with("{\"schema\":")
+            && let Ok(Wrapper { payload, .. }) = serde_json::from_str(json)
+        {
+            return self.key_cells(payload.get());
+        }
+        let mut fault = None;
+        let seed = RowSeed { decoder: self, key_only: true, fault: &mut fault };
+        let cells = parse(json, "key", seed).map_err(|problem| fault.unwrap_or_else(|| problem.into()))?;
+        let mut cells = cells.ok_or(Problem::NoKey)?;
+        for (index, cell) in cells.iter_mut().enumerate() {
+            let is_key = self.schema.key().contains(&index);
+            match cell {
+                Cell::Missing if is_key => return Err(Problem::KeyColumnMissing.at(&self.schema.columns()[index].name)),
+                Cell::Missing => *cell = Cell::Null,
+                _ => {}
+            }
+        }
+        Ok(cells)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wrapper<'a> {
+    #[serde(borrow, rename = "schema")]
+    _schema: &'a RawValue,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+fn text<'a>(bytes: &'a [u8], part: &'static str) -> Result<&'a str, Problem> {
+    std::str::from_utf8(bytes).map_err(|e| Problem::NotJson { part, byte: e.valid_up_to() })
+}
+
+/// Parses the whole of `json`. Only syntax errors are taken from serde: its other messages quote values.
+fn parse<'a, S: DeserializeSeed<'a>>(json: &'a str, part: &'static str, seed: S) -> Result<S::Value, Problem> {
+    let mut parser = serde_json::Deserializer::from_str(json);
+    let parsed = seed.deserialize(&mut parser).and_then(|value| parser.end().map(|()| value));
+    parsed.map_err(|e| match e.classify() {
+        // the converters write one line; a column is a byte then
+        serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
+            Problem::NotJson { part, byte: e.column() }
+        }
+        _ if part == "key" => Problem::NotAnEnvelope("the record key is not an object"),
+        _ => Problem::NotAnEnvelope("the value is not an object"),
+    })
+}
+
+/// The parts of an envelope that matter, in whatever order they stood.
+#[derive(Default)]
+struct Envelope<'a> {
+    is_null: bool,
+    op: Option<Op>,
+    after: Option<Vec<Cell<'a>>>,
+    place: Option<Place>,
+    schema: Option<&'a RawValue>,
+    payload: Option<&'a RawValue>,
+    has_row_or_source: bool,
+    has_time: bool,
+    is_transaction: (bool, bool),
+}
+
+impl Envelope<'_> {
+    fn without_op(&self) -> Result<NoChange, Malformed> {
+        match (self.is_transaction, self.has_row_or_source, self.has_time) {
+            ((true, true), false, _) => Ok(NoChange::TransactionMarker),
+            (_, false, true) => Ok(NoChange::Heartbeat),
+            _ => Err(Problem::NotAnEnvelope("it has no op").into()),
+        }
+    }
+}
+
+struct EnvelopeSeed<'s> {
+    decoder: &'s Decoder,
+    fault: &'s mut Option<Malformed>,
+}
+
+impl<'de> DeserializeSeed<'de> for EnvelopeSeed<'_> {
+    type Value = Envelope<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Envelope<'de>, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for EnvelopeSeed<'_> {
+    type Value = Envelope<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an envelope")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Envelope<'de>, E> {
+        Ok(Envelope { is_null: true, ..Envelope::default() })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Envelope<'de>, A::Error> {
+        let Self { decoder, fault } = self;
+        let mut envelope = Envelope::default();
+        while let Some(field) = map.next_key::<EnvelopeField>()? {
+            match field {
+                EnvelopeField::Op => {
+                    let op = map.next_value::<&RawValue>()?.get().trim_matches('"');
+                    envelope.op = Op::from_letter(op);
+                    if envelope.op.is_none() {
+                        *fault = Some(Problem::UnknownOp.into());
+                        return Err(A::Error::custom("refused"));
+                    }
+                }
+                EnvelopeField::After => {
+                    let seed = RowSeed { decoder, key_only: false, fault: &mut *fault };
+                    envelope.after = map.next_value_seed(seed)?;
+                    envelope.has_row_or_source = true;
+                }
+                EnvelopeField::Source => {
+                    let source = map.next_value::<&RawValue>()?.get();
+                    match place(source) {
+                        Ok(place) => envelope.place = place,
+                        Err(problem) => {
+                            *fault = Some(problem.into());
+                            return Err(A::Error::custom("refused"));
+                        }
+                    }
+                    envelope.has_row_or_source = true;
+                }
+                EnvelopeField::Schema => envelope.schema = Some(map.next_value()?),
+                EnvelopeField::Payload => envelope.payload = Some(map.next_value()?),
+                EnvelopeField::Before => {
+                    map.next_value::<IgnoredAny>()?;
+                    envelope.has_row_or_source = true;
+                }
+                EnvelopeField::Time => {
+                    map.next_value::<IgnoredAny>()?;
+                    envelope.has_time = true;
+                }
+                EnvelopeField::Status => {
+                    map.next_value::<IgnoredAny>()?;
+                    envelope.is_transaction.0 = true;
+                }
+                EnvelopeField::Id => {
+                    map.next_value::<IgnoredAny>()?;
+                    envelope.is_transaction.1 = true;
+                }
+                EnvelopeField::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(envelope)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "snake_case")]
+enum EnvelopeField {
+    Op,
+    Before,
+    After,
+    Source,
+    Schema,
+    Payload,
+    #[serde(rename = "ts_ms")]
+    Time,
+    Status,
+    Id,
+    #[serde(other)]
+    Other,
+}
+
+/// The source block's part in the order; `None` where the block is null.
+fn place(source: &str) -> Result<Option<Place>, Problem> {
+    #[derive(Deserialize)]
+    struct Source<'a> {
+        #[serde(borrow, default)]
+        lsn: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        sequence: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        snapshot: Option<&'a RawValue>,
+    }
+    let source: Option<Source<'_>> =
+        serde_json::from_str(source).map_err(|_| Problem::NotAnEnvelope("its source block is not an object"))?;
+    let Some(source) = source else { return Ok(None) };
+    let lsn = source.lsn.map(|token| lsn(token.get())).transpose()?.flatten();
+    let sequence = source.sequence.map(|token| sequence(token.get())).transpose()?.flatten();
+    let incremental = source.snapshot.is_some_and(|token| token.get() == "\"incremental\"");
+    Ok(Some(Place { lsn, sequence, incremental }))
+}
+
+/// An LSN as a JSON number, a JSON string, or null.
+fn lsn(token: &str) -> Result<Option<Lsn>, Problem> {
+    let unquoted = token.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(token);
+    match unquoted {
+        "null" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| Problem::BadLsn("lsn")),
+    }
+}
+
+/// `source.sequence`: a JSON array of two strings or nulls, itself written as a JSON string.
+fn sequence(token: &str) -> Result<Option<(Option<Lsn>, Option<Lsn>)>, Problem> {
+    const BAD: Problem = Problem::BadLsn("sequence");
+    if token == "null" {
+        return Ok(None);
+    }
+    // a string of an array of strings of digits: the only characters to unescape are the inner quotes
+    let array = token.trim_matches('"').strip_prefix('[').and_then(|t| t.strip_suffix(']')).ok_or(BAD)?;
+    let (committed, current) = array.split_once(',').ok_or(BAD)?;
+    let number = |text: &str| {
+        let text = text.trim().trim_start_matches(['\\', '"']).trim_end_matches(['\\', '"']);
+        lsn(text).map_err(|_| BAD)
+    };
+    Ok(Some((number(committed)?, number(current)?)))
+}
+
+/// Reads a row image; `None` is JSON's null.
+struct RowSeed<'s> {
+    decoder: &'s Decoder,
+    /// A record key: columns that are not of the key are passed over.
+    key_only: bool,
+    fault: &'s mut Option<Malformed>,
+}
+
+impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
+    type Value = Option<Vec<Cell<'de>>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for RowSeed<'_> {
+    type Value = Option<Vec<Cell<'de>>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let Self { decoder, key_only, fault } = self;
+        let schema = &decoder.schema;
+        let mut cells = vec![Cell::Missing; schema.columns().len()];
+        let mut hint = 0;
+        while let Some(found) = map.next_key_seed(ColumnSeed { schema, hint, key_only, fault: &mut *fault })? {
+            let Some(index) = found else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let column = &schema.columns()[index];
+            if cells[index] != Cell::Missing {
+                *fault = Some(Problem::ColumnTwice.at(&column.name));
+                return Err(A::Error::custom("refused"));
+            }
+            let wire = decoder.wires[index];
+            cells[index] = map.next_value_seed(CellSeed { column, wire, fault: &mut *fault })?;
+            hint = index + 1;
+        }
+        Ok(Some(cells))
+    }
+}
+
+/// Finds a column by the name that stands in the JSON, without copying it. `None`: not of interest.
+struct ColumnSeed<'s> {
+    schema: &'s TableSchema,
+    hint: usize,
+    key_only: bool,
+    fault: &'s mut Option<Malformed>,
+}
+
+impl<'de> DeserializeSeed<'de> for ColumnSeed<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<usize>, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for ColumnSeed<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a column name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
+        match self.schema.position(name, self.hint) {
+            Some(index) if self.key_only && !self.schema.key().contains(&index) => Ok(None),
+            None if self.key_only => Ok(None),
+            None => {
+                *self.fault = Some(Problem::UnknownColumn.at(name));
+                Err(E::custom("refused"))
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use arrow::{array::AsArray, util::pretty::pretty_format_batches};
+
+use super::*;
+use crate::{ChangeBatch, Column, MetaColumns};
+
+fn schema(columns: &[(&str, &str)], key: &[&str]) -> Arc<TableSchema> {
+    let columns = columns.iter().map(|(name, declaration)| Column::declared(name, declaration).unwrap()).collect();
+    Arc::new(TableSchema::new(columns, key, MetaColumns::default()).unwrap())
+}
+
+fn orders() -> Arc<TableSchema> {
+    schema(&[("order_id", "long"), ("status", "string"), ("amount", "decimal(10,2)")], &["order_id"])
+}
+
+/// Decodes one record of the orders table, and hands back what it left in the batch.
+fn decode(key: Option<&str>, value: Option<&str>) -> (Result<Decoded, Malformed>, ChangeBatch) {
+    let mut batch = BatchBuilder::new(orders());
+    let record =
+        RecordRef { partition: 0, offset: 7, key: key.map(str::as_bytes), value: value.map(str::as_bytes) };
+    let decoded = Decoder::new(orders()).decode(record, &mut Horizon::default(), &mut batch);
+    (decoded, batch.finish().unwrap())
+}
+
+const KEY: Option<&str> = Some(r#"{"order_id":1}"#);
+const ROW: &str = r#"{"order_id":1,"status":"paid","amount":"25.00"}"#;
+
+fn order(anchor: u64, lsn: u64) -> Order {
+    Order { anchor: Lsn::try_from(anchor).unwrap(), lsn: Lsn::try_from(lsn).unwrap() }
+}
+
+#[test]
+fn a_row_change_becomes_one_row_of_exact_values() {
+    let value = format!(
+        r#"{{"before":null,"after":{ROW},"source":{{"lsn":120,"sequence":"[\"110\",\"120\"]","snapshot":null}},"op":"u"}}"#
+    );
+    let (decoded, batch) = decode(KEY, Some(&value));
+    assert_eq!(decoded, Ok(Decoded::Change(Op::Update, order(110, 120))));
+    let expected = "\
++----------+--------+--------+------------+---------------+------------+
+| order_id | status | amount | source_lsn | source_anchor | is_deleted |
++----------+--------+--------+------------+---------------+------------+
+| 1        | paid   | 25.00  | 120        | 110           | false      |
++----------+--------+--------+------------+---------------+------------+";
+    assert_eq!(pretty_format_batches(&[batch.rows]).unwrap().to_string(), expected);
+    assert_eq!((batch.partitions[0], batch.offsets[0]), (0, 7));
+}
+
+#[test]
+fn of_a_delete_only_the_record_key_is_read() {
+    let value = r#"{"op":"d","before":{"order_id":0,"status":"invented","amount":"AA=="},"after":null,"source":{"lsn":160}}"#;
+    let (decoded, batch) = decode(KEY, Some(value));
+    assert_eq!(decoded, Ok(Decoded::Change(Op::Delete, order(160, 160))));
+    assert_eq!(batch.rows.column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0), 1);
+    assert!(batch.rows.column(1).is_null(0) && batch.rows.column(2).is_null(0));
+    assert!(batch.rows.column(5).as_boolean().value(0));
+}
+
+#[test]
+fn records_that_change_no_row_are_told_by_their_shape() {
+    let table = [
+        (KEY, None, NoChange::Tombstone),
+        (None, None, NoChange::Tombstone),
+        (KEY, Some("null"), NoChange::Tombstone),
+        (KEY, Some(r#"{"schema":null,"payload":null}"#), NoChange::Tombstone),
+        (Some(r#"{"serverName":"shop"}"#), Some(r#"{"ts_ms":1796027027296}"#), NoChange::Heartbeat),
+        (None, Some(r#"{"status":"BEGIN","id":"571:53195829","ts_ms":1486500577125}"#), NoChange::TransactionMarker),
+        (None, Some(r#"{"op":"m","source":{"lsn":1,"table":""},"message":{"prefix":"p","content":"aGk="}}"#), NoChange::LogicalMessage),
+    ];
+    for (key, value, expected) in table {
+        let (decoded, batch) = decode(key, value);
+        assert_eq!(decoded, Ok(Decoded::NoChange(expected)), "{value:?}");
+        assert_eq!(batch.rows.num_rows(), 0);
+    }
+}
+
+#[test]
+fn a_truncate_ends_the_batch() {
+    let (decoded, batch) = decode(None, Some(r#"{"op":"t","before":null,"after":null,"source":{"lsn":90,"sequence":"[\"80\",\"90\"]"}}"#));
+    assert_eq!(decoded, Ok(Decoded::Truncate(order(80, 90))));
+    assert_eq!(batch.truncate, Some(order(80, 90)));
+}
+
+#[test]
+fn bad_records_are_named_without_their_values_and_leave_no_row() {
+    let envelope = |after: &str| format!(r#"{{"op":"c","after":{after},"source":{{"lsn":1}}}}"#);
+    let table: &[(Option<&str>, String, &str)] = &[
+        (KEY, r#"{"op":"#.into(), "the value is not valid JSON (byte 6)"),
+        (KEY, String::new(), "the value is not valid JSON (byte 0)"),
+        (KEY, "{} trailing".into(), "the value is not valid JSON (byte 4)"),
+        (KEY, "[1,2]".into(), "not a Debezium envelope: the value is not an object"),
+        (KEY, "42".into(), "not a Debezium envelope: the value is not an object"),
+        (KEY, "{}".into(), "not a Debezium envelope: it has no op"),
+        (KEY, r#"{"ddl":"SECRET","source":{}}"#.into(), "not a Debezium envelope: it has no op"),
+        (KEY, r#"{"op":"x","source":{"lsn":1}}"#.into(), "unknown op: expected one of r, c, u, d, t, m"),
+        (KEY, r#"{"op":7}"#.into(), "unknown op: expected one of r, c, u, d, t, m"),
+        (KEY, format!(r#"{{"op":"c","after":{ROW}}}"#), "not a Debezium envelope: it has no source block"),
+        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":"SECRET"}}"#), "not a Debezium envelope: its source block is not an object"),
+        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{}}}}"#), "the source block names no LSN to order the event by"),
+        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":"SECRET"}}}}"#), "the source block has an unreadable lsn"),
+        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":-1}}}}"#), "the source block has an unreadable lsn"),
+        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":1,"sequence":"[SECRET]"}}}}"#), "the source block has an unreadable sequence"),
+        (KEY, envelope("null"), "not a Debezium envelope: it has no row in after"),
+        (KEY, envelope("7"), "not a Debezium envelope: the value is not an object"),
+        (None, envelope(ROW), "the record has no key; set a primary key or message.key.columns"),
+        (Some("null"), envelope(ROW), "the record has no key; set a primary key or message.key.columns"),
+        (KEY, envelope(r#"{"order_id":1,"status":"SECRET","amount":"1.00","extra":"SECRET"}"#), "column `extra`: not configured for this table; add it under [table.columns]"),
+        (KEY, envelope(r#"{"order_id":1,"status":"SECRET"}"#), "column `amount`: missing in the event; drop it from [table.columns] or check the connector's column filters"),
+        (KEY, envelope(r#"{"order_id":1,"order_id":2,"status":"a","amount":"1.00"}"#), "column `order_id`: stands twice in the row"),
+        (KEY, envelope(r#"{"order_id":"SECRET","status":"a","amount":"1.00"}"#), "column `order_id`: expected an integer of 64 bits, found a string"),
+        (KEY, envelope(r#"{"order_id":1.5,"status":"a","amount":"1.00"}"#), "column `order_id`: expected an integer of 64 bits, found a number that is no integer of 64 bits"),
+        (KEY, envelope(r#"{"order_id":9223372036854775808,"status":"a","amount":"1.00"}"#), "column `order_id`: expected an integer of 64 bits, found a number that is no integer of 64 bits"),
+        (KEY, envelope(r#"{"order_id":1,"status":{"SECRET":1},"amount":"1.00"}"#), "column `status`: expected a string, found an object"),
+        (KEY, envelope(r#"{"order_id":1,"status":"a","amount":"1.005"}"#), "column `amount`: has more digits after the point than the column"),
+        (KEY, r#"{"op":"d","before":null,"after":{"order_id":1},"source":{"lsn":1}}"#.into(), "not a Debezium envelope: a delete has a row in after"),
+        (Some(r#"{"id":1}"#), r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(), "column `order_id`: the record key lacks this key column"),
+        (Some("{"), r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(), "the key is not valid JSON (byte 1)"),
+        (Some("7"), r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(), "not a Debezium envelope: the record key is not an object"),
+    ];
+    for (key, value, expected) in table {
+        let (decoded, batch) = decode(*key, Some(value));
+        let message = decoded.expect_err(value).to_string();
+        assert_eq!(message, *expected, "{value}");
+        assert!(!message.contains("SECRET"), "{message}");
+        assert_eq!(batch.rows.num_rows(), 0, "{value}");
+    }
+    let (decoded, _) = decode(KEY, Some("{\"op\":\"\u{0}\"}"));
+    assert!(decoded.is_err());
+    let mut batch = BatchBuilder::new(orders());
+    let record = RecordRef { partition: 0, offset: 0, key: None, value: Some(b"{\"op\":\"\xff\"}") };
+    let decoded = Decoder::new(orders()).decode(record, &mut Horizon::default(), &mut batch);
+    assert_eq!(decoded, Err(Problem::NotJson { part: "value", byte: 7 }.into()));
+}
+
+#[test]
+fn a_record_schema_decides_the_units() {
+    let schema = schema(&[("id", "long"), ("at", "timestamp_ntz"), ("amount", "decimal(12,0)")], &["id"]);
+    let mut decoder = Decoder::new(Arc::clone(&schema));
+    let mut batch = BatchBuilder::new(schema);
+    let record = |name: &str, at: &str| {
+        format!(
+            r#"{{"schema":{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[
+            {{"type":"int64","field":"id"}},{{"type":"int64","name":"{name}","field":"at"}},
+            {{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","field":"amount"}}]}}]}},
+            "payload":{{"op":"c","after":{{"id":1,"at":{at},"amount":"1234"}},"source":{{"lsn":8}}}}}}"#
+        )
+    };
+    for (name, at) in [
+        ("io.debezium.time.Timestamp", "1709210096789"),
+        ("io.debezium.time.MicroTimestamp", "1709210096789000"),
+        ("io.debezium.time.NanoTimestamp", "1709210096789000000"),
+        ("org.apache.kafka.connect.data.Timestamp", "1709210096789"),
+    ] {
+        let value = record(name, at);
+        let key = br#"{"schema":{"type":"struct"},"payload":{"id":1}}"#;
+        let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value.as_bytes()) };
+        decoder.decode(record, &mut Horizon::default(), &mut batch).unwrap();
+    }
+    let rows = batch.finish().unwrap().rows;
+    let at = rows.column(1).as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
+    assert!(at.values().iter().all(|&micros| micros == 1_709_210_096_789_000), "{at:?}");
+}
+
+#[test]
+fn unchanged_toasted_values_are_marked_and_never_stored() {
+    let unchanged = r#"{"op":"u","after":{"order_id":1,"status":"__debezium_unavailable_value","amount":"1.00"},"source":{"lsn":1}}"#;
+    let (_, batch) = decode(KEY, Some(unchanged));
+    assert!(batch.has_unchanged());
+    assert!(batch.rows.column(1).is_null(0));
+    let text = r#"{"op":"u","after":{"order_id":1,"status":"not __debezium_unavailable_value","amount":"1.00"},"source":{"lsn":1}}"#;
+    assert!(!decode(KEY, Some(text)).1.has_unchanged());
+}

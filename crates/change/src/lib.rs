@@ -1,0 +1,31 @@
+//! The vocabulary of Highwater and its specification.
+//!
+//! An event's way through this crate: [`envelope`] reads a Debezium message, [`order`] says where it stands
+//! among the events of its key, [`cell`] turns each JSON value into the column's exact value, and [`batch`]
+//! collects the rows as Arrow arrays of the table's [`schema`]. [`model`] says in about a hundred lines what a
+//! replica must do with those events; everything else in Highwater is measured against it.
+//!
+//! Nothing here does I/O, and nothing panics on input.
+
+pub mod batch;
+pub mod cell;
+pub mod decimal;
+pub mod envelope;
+pub mod lsn;
+pub mod malformed;
+pub mod model;
+pub mod op;
+pub mod order;
+pub mod record;
+pub mod schema;
+pub mod time;
+pub mod wire;
+
+pub use batch::{BatchBuilder, ChangeBatch};
+pub use envelope::{Decoded, Decoder, NoChange};
+pub use lsn::Lsn;
+pub use malformed::{Malformed, Problem};
+pub use op::Op;
+pub use order::{Horizon, Order};
+pub use record::RecordRef;
+pub use schema::{Column, DataType, MetaColumns, SchemaError, TableSchema};

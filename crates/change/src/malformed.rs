@@ -1,0 +1,84 @@
+//! [`Malformed`]: why a record could not be decoded.
+
+/// A record that cannot become a change event. It names the column and the expected type, never a value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Malformed {
+    /// The column at fault, where one is.
+    pub column: Option<String>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.column {
+            Some(column) => write!(f, "column `{column}`: {}", self.problem),
+            None => self.problem.fmt(f),
+        }
+    }
+}
+
+/// What is wrong with a record, in words for an operator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The bytes are no JSON.
+    #[error("the {part} is not valid JSON (byte {byte})")]
+    NotJson {
+        /// `key` or `value`.
+        part: &'static str,
+        /// Where the parser stopped.
+        byte: usize,
+    },
+    /// JSON, but not of an envelope's shape.
+    #[error("not a Debezium envelope: {0}")]
+    NotAnEnvelope(&'static str),
+    /// An `op` that Debezium does not have.
+    #[error("unknown op: expected one of r, c, u, d, t, m")]
+    UnknownOp,
+    /// The event cannot be ordered.
+    #[error("the source block names no LSN to order the event by")]
+    NoLsn,
+    /// The source block's LSN or sequence cannot be read.
+    #[error("the source block has an unreadable {0}")]
+    BadLsn(&'static str),
+    /// A row change without a record key.
+    #[error("the record has no key; set a primary key or message.key.columns")]
+    NoKey,
+    /// The record's key is not an object with the table's key columns.
+    #[error("the record key lacks this key column")]
+    KeyColumnMissing,
+    /// The event carries a column that the table does not have.
+    #[error("not configured for this table; add it under [table.columns]")]
+    UnknownColumn,
+    /// The table has a column that the event does not carry.
+    #[error("missing in the event; drop it from [table.columns] or check the connector's column filters")]
+    ColumnMissing,
+    /// The same column stands twice in a row image.
+    #[error("stands twice in the row")]
+    ColumnTwice,
+    /// The value's JSON type does not fit the column.
+    #[error("expected {expected}, found {found}")]
+    Type {
+        /// The form that the column's type takes.
+        expected: &'static str,
+        /// The JSON type that stands there.
+        found: &'static str,
+    },
+    /// The value has the right form but does not fit the column exactly.
+    #[error("{0}")]
+    Value(&'static str),
+}
+
+impl From<Problem> for Malformed {
+    fn from(problem: Problem) -> Self {
+        Self { column: None, problem }
+    }
+}
+
+impl Problem {
+    /// This problem, at a column.
+    #[must_use]
+    pub fn at(self, column: &str) -> Malformed {
+        Malformed { column: Some(column.to_owned()), problem: self }
+    }
+}

@@ -1,0 +1,314 @@
+//! [`TableSchema`]: a table's columns, its key, and the columns that Highwater adds.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
+
+use crate::wire::Wire;
+
+/// A column's type in the replica, by its name in the Delta protocol ("Primitive Types").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataType {
+    /// `boolean`
+    Boolean,
+    /// `short`: 16 bits
+    Short,
+    /// `int` (`integer` in the protocol): 32 bits
+    Int,
+    /// `long`: 64 bits
+    Long,
+    /// `float`: IEEE 754, 32 bits
+    Float,
+    /// `double`: IEEE 754, 64 bits
+    Double,
+    /// `decimal(p,s)`: p digits, s of them after the point; 1 <= p <= 38, 0 <= s <= p
+    Decimal {
+        /// All digits.
+        precision: u8,
+        /// The digits after the point.
+        scale: u8,
+    },
+    /// `string`: UTF-8
+    String,
+    /// `binary`
+    Binary,
+    /// `date`: days of the proleptic Gregorian calendar
+    Date,
+    /// `timestamp`: an instant, to the microsecond
+    Timestamp,
+    /// `timestamp_ntz`: a wall-clock time without a zone, to the microsecond
+    TimestampNtz,
+}
+
+impl DataType {
+    /// The Arrow type that holds it.
+    #[must_use]
+    pub fn arrow(self) -> ArrowType {
+        match self {
+            Self::Boolean => ArrowType::Boolean,
+            Self::Short => ArrowType::Int16,
+            Self::Int => ArrowType::Int32,
+            Self::Long => ArrowType::Int64,
+            Self::Float => ArrowType::Float32,
+            Self::Double => ArrowType::Float64,
+            Self::Decimal { precision, scale } => ArrowType::Decimal128(precision, scale.cast_signed()),
+            Self::String => ArrowType::Utf8,
+            Self::Binary => ArrowType::Binary,
+            Self::Date => ArrowType::Date32,
+            Self::Timestamp => ArrowType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::TimestampNtz => ArrowType::Timestamp(TimeUnit::Microsecond, None),
+        }
+    }
+
+    /// Whether PostgreSQL may store such a value out of line, so that an update may leave it out.
+    #[must_use]
+    pub fn can_be_toasted(self) -> bool {
+        matches!(self, Self::String | Self::Binary)
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Boolean => "boolean",
+            Self::Short => "short",
+            Self::Int => "int",
+            Self::Long => "long",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Decimal { precision, scale } => return write!(f, "decimal({precision},{scale})"),
+            Self::String => "string",
+            Self::Binary => "binary",
+            Self::Date => "date",
+            Self::Timestamp => "timestamp",
+            Self::TimestampNtz => "timestamp_ntz",
+        })
+    }
+}
+
+impl FromStr for DataType {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self, SchemaError> {
+        let unknown = || SchemaError::UnknownType(text.to_owned());
+        Ok(match text.trim() {
+            "boolean" => Self::Boolean,
+            "short" => Self::Short,
+            "int" | "integer" => Self::Int,
+            "long" => Self::Long,
+            "float" => Self::Float,
+            "double" => Self::Double,
+            "string" => Self::String,
+            "binary" => Self::Binary,
+            "date" => Self::Date,
+            "timestamp" => Self::Timestamp,
+            "timestamp_ntz" => Self::TimestampNtz,
+            decimal => {
+                let inner = decimal.strip_prefix("decimal(").and_then(|d| d.strip_suffix(')')).ok_or_else(unknown)?;
+                let (precision, scale) = inner.split_once(',').ok_or_else(unknown)?;
+                let precision = precision.trim().parse().map_err(|_| unknown())?;
+                let scale = scale.trim().parse().map_err(|_| unknown())?;
+                if !(1..=38).contains(&precision) || scale > precision {
+                    return Err(unknown());
+                }
+                Self::Decimal { precision, scale }
+            }
+        })
+    }
+}
+
+/// A source column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, exactly as the source writes it.
+    pub name: String,
+    /// Its type in the replica.
+    pub data_type: DataType,
+    /// How its values are written in envelopes without a schema.
+    pub wire: Option<Wire>,
+}
+
+impl Column {
+    /// A column from its declaration `TYPE` or `TYPE@WIRE`, for example `timestamp_ntz@millis`.
+    ///
+    /// # Errors
+    /// [`SchemaError`] names the type or the wire form that is not known, or that do not go together.
+    pub fn declared(name: &str, declaration: &str) -> Result<Self, SchemaError> {
+        let (data_type, wire) = match declaration.rsplit_once('@') {
+            Some((data_type, wire)) => (data_type.parse()?, Some(wire.parse()?)),
+            None => (declaration.parse()?, None),
+        };
+        let column = Self { name: name.to_owned(), data_type, wire };
+        match wire {
+            Some(wire) if !wire.fits(data_type) => Err(SchemaError::WireDoesNotFit { column: column.name, data_type, wire }),
+            _ => Ok(column),
+        }
+    }
+}
+
+/// The names of the columns that Highwater adds to a replica.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetaColumns {
+    /// The LSN of the event that the row comes from (long).
+    pub source_lsn: String,
+    /// That event's anchor (long).
+    pub source_anchor: String,
+    /// Whether the row is soft-deleted (boolean).
+    pub is_deleted: String,
+}
+
+impl Default for MetaColumns {
+    fn default() -> Self {
+        Self { source_lsn: "source_lsn".into(), source_anchor: "source_anchor".into(), is_deleted: "is_deleted".into() }
+    }
+}
+
+/// A table's columns and key, checked, and the replica's Arrow schema made from them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableSchema {
+    columns: Vec<Column>,
+    key: Vec<usize>,
+    meta: MetaColumns,
+    arrow: SchemaRef,
+}
+
+/// Why a table's declaration cannot stand.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// Not one of the types of [`DataType`].
+    #[error(
+        "unknown type `{0}`: expected boolean, short, int, long, float, double, decimal(p,s) with p <= 38, string, \
+         binary, date, timestamp or timestamp_ntz"
+    )]
+    UnknownType(String),
+    /// Not one of the forms of [`Wire`].
+    #[error("unknown wire form `{0}`: expected text, base64, days, millis, micros or nanos")]
+    UnknownWire(String),
+    /// A wire form that a column of this type never has.
+    #[error("column `{column}`: a {data_type} is never written as {wire}")]
+    WireDoesNotFit {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+        /// The declared form.
+        wire: Wire,
+    },
+    /// No columns at all.
+    #[error("no columns: declare them under [table.columns] or with --column NAME:TYPE")]
+    NoColumns,
+    /// No key column.
+    #[error("no key: name the primary-key columns with key = [\"...\"] or --key NAME")]
+    NoKey,
+    /// A key column that is not a column.
+    #[error("key column `{0}` is not among the columns")]
+    UnknownKey(String),
+    /// Delta column names are case-insensitive.
+    #[error("columns `{0}` and `{1}` have one name in Delta, which ignores case; leave one out")]
+    SameName(String, String),
+}
+
+impl TableSchema {
+    /// Checks the declaration of a table.
+    ///
+    /// # Errors
+    /// [`SchemaError`], for the first thing that is wrong.
+    pub fn new(columns: Vec<Column>, key: &[impl AsRef<str>], meta: MetaColumns) -> Result<Self, SchemaError> {
+        if columns.is_empty() {
+            return Err(SchemaError::NoColumns);
+        }
+        if key.is_empty() {
+            return Err(SchemaError::NoKey);
+        }
+        let position = |name: &str| columns.iter().position(|c| c.name == name);
+        let key = key
+            .iter()
+            .map(|name| position(name.as_ref()).ok_or_else(|| SchemaError::UnknownKey(name.as_ref().to_owned())))
+            .collect::<Result<Vec<_>, _>>()?;
+
+        let mut fields: Vec<Field> =
+            columns.iter().map(|c| Field::new(&c.name, c.data_type.arrow(), true)).collect();
+        fields.push(Field::new(&meta.source_lsn, ArrowType::Int64, true));
+        fields.push(Field::new(&meta.source_anchor, ArrowType::Int64, true));
+        fields.push(Field::new(&meta.is_deleted, ArrowType::Boolean, true));
+        let mut names: Vec<_> = fields.iter().map(|f| (f.name().to_lowercase(), f.name())).collect();
+        names.sort();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(SchemaError::SameName(pair[0].1.clone(), pair[1].1.clone()));
+        }
+        let arrow = Arc::new(Schema::new(fields));
+        Ok(Self { columns, key, meta, arrow })
+    }
+
+    /// The source's columns, in order.
+    #[must_use]
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The positions of the key columns in [`Self::columns`].
+    #[must_use]
+    pub fn key(&self) -> &[usize] {
+        &self.key
+    }
+
+    /// The names of the key columns.
+    pub fn key_names(&self) -> impl Iterator<Item = &str> {
+        self.key.iter().map(|&i| self.columns[i].name.as_str())
+    }
+
+    /// The names of the columns that Highwater adds.
+    #[must_use]
+    pub fn meta(&self) -> &MetaColumns {
+        &self.meta
+    }
+
+    /// The replica's schema: the source's columns, then `source_lsn`, `source_anchor` and `is_deleted`. All are
+    /// nullable: a delete of a key that was never seen leaves a row with nothing but its key.
+    #[must_use]
+    pub fn arrow(&self) -> &SchemaRef {
+        &self.arrow
+    }
+
+    /// The position of a column, with a hint where it may stand.
+    #[must_use]
+    pub(crate) fn position(&self, name: &str, hint: usize) -> Option<usize> {
+        match self.columns.get(hint) {
+            Some(column) if column.name == name => Some(hint),
+            _ => self.columns.iter().position(|c| c.name == name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(columns: &[(&str, &str)], key: &[&str]) -> Result<TableSchema, SchemaError> {
+        let columns = columns.iter().map(|(n, t)| Column::declared(n, t)).collect::<Result<_, _>>()?;
+        TableSchema::new(columns, key, MetaColumns::default())
+    }
+
+    #[test]
+    fn type_names_read_back_as_written() {
+        for name in ["boolean", "short", "int", "long", "float", "double", "decimal(12,2)", "string", "binary", "date",
+            "timestamp", "timestamp_ntz"]
+        {
+            assert_eq!(name.parse::<DataType>().unwrap().to_string(), name);
+        }
+        for bad in ["", "text", "decimal", "decimal(39,0)", "decimal(2,3)", "decimal(0,0)", "decimal(12,-2)"] {
+            assert!(bad.parse::<DataType>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn declarations_that_cannot_stand_are_refused() {
+        assert_eq!(schema(&[], &["id"]), Err(SchemaError::NoColumns));
+        assert_eq!(schema(&[("id", "long")], &[]), Err(SchemaError::NoKey));
+        assert_eq!(schema(&[("id", "long")], &["ID"]), Err(SchemaError::UnknownKey("ID".into())));
+        assert!(matches!(schema(&[("id", "long"), ("ID", "long")], &["id"]), Err(SchemaError::SameName(..))));
+        assert!(matches!(schema(&[("id", "long"), ("Is_Deleted", "boolean")], &["id"]), Err(SchemaError::SameName(..))));
+        assert!(matches!(schema(&[("id", "long@millis")], &["id"]), Err(SchemaError::WireDoesNotFit { .. })));
+        assert!(matches!(schema(&[("id", "long@feet")], &["id"]), Err(SchemaError::UnknownWire(_))));
+    }
+}

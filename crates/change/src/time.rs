@@ -1,0 +1,143 @@
+//! Exact dates and times: numbers of a declared unit, and ISO 8601 text, into days or microseconds.
+
+use jiff::civil::{Date, DateTime};
+
+use crate::{Problem, wire::Wire};
+
+const UNIT_UNKNOWN: Problem = Problem::Value(
+    "a number without a unit; declare the column as timestamp@millis, timestamp@micros or timestamp@nanos",
+);
+const TOO_FINE: Problem = Problem::Value("is finer than a microsecond");
+const OUT_OF_RANGE: Problem = Problem::Value("is infinite, or lies outside the years 1 to 9999");
+
+/// 0001-01-01 and 9999-12-31, in days since 1970-01-01: the range that every Delta reader can show.
+const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
+const MICROS_A_DAY: i64 = 86_400_000_000;
+
+fn in_range(micros: i64) -> Result<i64, Problem> {
+    if DAYS.contains(&micros.div_euclid(MICROS_A_DAY)) { Ok(micros) } else { Err(OUT_OF_RANGE) }
+}
+
+/// Microseconds since 1970-01-01 from a number; without a declared unit, `default` holds.
+pub(crate) fn micros(number: i64, wire: Option<Wire>, default: Option<Wire>) -> Result<i64, Problem> {
+    match wire.or(default) {
+        Some(Wire::Millis) => in_range(number.checked_mul(1000).ok_or(OUT_OF_RANGE)?),
+        Some(Wire::Micros) => in_range(number),
+        Some(Wire::Nanos) if number % 1000 == 0 => in_range(number / 1000),
+        Some(Wire::Nanos) => Err(TOO_FINE),
+        Some(_) => Err(Problem::Type { expected: "a time in ISO 8601", found: "a number" }),
+        None => Err(UNIT_UNKNOWN),
+    }
+}
+
+/// Days since 1970-01-01 from a number.
+pub(crate) fn days(number: i64, wire: Option<Wire>) -> Result<i64, Problem> {
+    match wire.unwrap_or(Wire::Days) {
+        Wire::Days if DAYS.contains(&number) => Ok(number),
+        Wire::Days => Err(OUT_OF_RANGE),
+        _ => Err(Problem::Type { expected: "a date in ISO 8601", found: "a number" }),
+    }
+}
+
+fn infinite(text: &str) -> bool {
+    matches!(text, "infinity" | "-infinity")
+}
+
+/// jiff reads a leap second as second 59, and hour 24 is not a time that it knows.
+fn is_leap_second(text: &str) -> bool {
+    text.get(17..19) == Some("60")
+}
+
+/// An instant from ISO 8601 text with an offset, in microseconds since 1970-01-01T00:00:00Z.
+pub(crate) fn instant(text: &str) -> Result<i64, Problem> {
+    let shape = Problem::Type { expected: "an instant in ISO 8601 with its offset", found: "another string" };
+    if infinite(text) {
+        return Err(OUT_OF_RANGE);
+    }
+    let instant: jiff::Timestamp = text.parse().map_err(|_| shape.clone())?;
+    if is_leap_second(text) {
+        return Err(shape);
+    }
+    if instant.subsec_nanosecond() % 1000 != 0 {
+        return Err(TOO_FINE);
+    }
+    in_range(instant.as_microsecond())
+}
+
+/// A wall-clock time from ISO 8601 text, in microseconds since 1970-01-01T00:00:00. A trailing `Z`, which
+/// Debezium's isostring mode adds, carries no meaning for such a column.
+pub(crate) fn wall_clock(text: &str) -> Result<i64, Problem> {
+    let shape = Problem::Type { expected: "a time in ISO 8601 without an offset", found: "another string" };
+    if infinite(text) {
+        return Err(OUT_OF_RANGE);
+    }
+    let time: DateTime = text.strip_suffix('Z').unwrap_or(text).parse().map_err(|_| shape.clone())?;
+    if is_leap_second(text) || text.contains('[') || text.get(10..).is_some_and(|t| t.contains(['+', '-'])) {
+        return Err(shape);
+    }
+    let instant = time.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| OUT_OF_RANGE)?.timestamp();
+    if instant.subsec_nanosecond() % 1000 != 0 {
+        return Err(TOO_FINE);
+    }
+    in_range(instant.as_microsecond())
+}
+
+/// A date from ISO 8601 text, in days since 1970-01-01.
+pub(crate) fn date(text: &str) -> Result<i64, Problem> {
+    let shape = Problem::Type { expected: "a date in ISO 8601", found: "another string" };
+    if infinite(text) {
+        return Err(OUT_OF_RANGE);
+    }
+    let date = text.strip_suffix('Z').unwrap_or(text);
+    if date.len() != 10 {
+        return Err(shape);
+    }
+    let date: Date = date.parse().map_err(|_| shape)?;
+    let since = date.since(Date::constant(1970, 1, 1)).map_err(|_| OUT_OF_RANGE)?;
+    days(i64::from(since.get_days()), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_instant_in_every_form() {
+        let micros_of = 1_709_210_096_789_012;
+        assert_eq!(instant("2024-02-29T12:34:56.789012Z"), Ok(micros_of));
+        assert_eq!(instant("2024-02-29T21:34:56.789012+09:00"), Ok(micros_of));
+        assert_eq!(wall_clock("2024-02-29T12:34:56.789012"), Ok(micros_of));
+        assert_eq!(wall_clock("2024-02-29T12:34:56.789012Z"), Ok(micros_of));
+        assert_eq!(micros(micros_of, None, Some(Wire::Micros)), Ok(micros_of));
+        assert_eq!(micros(1_709_210_096_789, Some(Wire::Millis), Some(Wire::Micros)), Ok(1_709_210_096_789_000));
+        assert_eq!(micros(1_709_210_096_789_012_000, Some(Wire::Nanos), None), Ok(micros_of));
+        assert_eq!(date("2024-02-29Z"), Ok(19_782));
+        assert_eq!(date("2024-02-29"), Ok(19_782));
+        assert_eq!(days(19_782, None), Ok(19_782));
+        assert_eq!(date("0001-01-01"), Ok(*DAYS.start()));
+        assert_eq!(date("9999-12-31"), Ok(*DAYS.end()));
+    }
+
+    #[test]
+    fn what_a_delta_time_cannot_hold_is_refused() {
+        for number in [9_223_372_036_825_200_000, -9_223_372_036_832_400_000, i64::MAX, i64::MIN] {
+            for wire in [Wire::Millis, Wire::Micros] {
+                assert_eq!(micros(number, Some(wire), None), Err(OUT_OF_RANGE));
+            }
+        }
+        assert_eq!(micros(1, None, None), Err(UNIT_UNKNOWN));
+        assert_eq!(micros(1, Some(Wire::Nanos), None), Err(TOO_FINE));
+        assert_eq!(days(2_932_897, None), Err(OUT_OF_RANGE));
+        for text in ["infinity", "-infinity", "", "2024-02-30T00:00:00Z", "2024-02-29T23:59:60Z", "2024-02-29 12:34:56",
+            "2024-02-29T12:34:56", "+294276-12-31T23:59:59.999999Z", "-4713-01-01T00:00:00Z", "2024-02-29T12:34:56.1234567Z"]
+        {
+            assert!(instant(text).is_err(), "{text}");
+        }
+        for text in ["2024-02-29T12:34:56+09:00", "2024-02-29T23:59:60", "2024-02-29T12:34:56[UTC]", "12:34:56"] {
+            assert!(wall_clock(text).is_err(), "{text}");
+        }
+        for text in ["2024-02-30", "2024-02-29T00:00:00Z", "20240229", "infinity", "0000-12-31"] {
+            assert!(date(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The engine of Highwater: from records to durable batches.
+//!
+//! A [`Source`] hands out [`Records`]; the loop in [`run`] decodes them into one open batch a table ([`buffer`]),
+//! and [`flush`] gives a sealed batch to the table's [`Replica`] while the next one is being read. When the
+//! replica's commit is durable, the batch's positions are acknowledged to the source, never before. Everything
+//! that can go wrong carries its [`Remedy`], and `flush` is the one place that acts on it.
+
+pub mod buffer;
+pub mod counts;
+pub mod dead_letter;
+pub mod fault;
+pub mod flush;
+pub mod observer;
+pub mod position;
+pub mod records;
+pub mod replica;
+pub mod run;
+pub mod source;
+pub mod start;
+pub mod table;
+
+pub use buffer::{Batch, BatchLimits};
+pub use counts::Counts;
+pub use dead_letter::DeadLetters;
+pub use fault::{Fault, Remedy};
+pub use observer::{Flushed, Observer};
+pub use position::{Checkpoint, Position, TopicPartition};
+pub use records::Records;
+pub use replica::{Applied, Replica, RowCounts};
+pub use run::{Ending, Pipeline, Settings, Summary};
+pub use source::{AssignedPartition, Polled, Source};
+pub use start::StartAt;
+pub use table::{OnError, Table};

@@ -1,0 +1,343 @@
+//! [`Pipeline`]: the loop. It reads, seals, sends off and acknowledges; it decides nothing about rows.
+
+use std::{collections::HashMap, future::Future, pin::pin, sync::Arc, time::Duration};
+
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    Applied, AssignedPartition, Batch, Counts, DeadLetters, Fault, Flushed, Observer, OnError, Polled, Records, Replica,
+    Source, StartAt, Table, TopicPartition,
+    flush::{self, Flight, Patience},
+    table::State,
+};
+
+/// How a run goes about it.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Where reading begins.
+    pub start_at: StartAt,
+    /// End when everything that was there at the assignment is durable.
+    pub until_caught_up: bool,
+    /// How long a table tries again before it halts.
+    pub retry_max: Duration,
+}
+
+/// At a stop, so long may a batch that is on its way take to land.
+const STOP_GRACE: Duration = Duration::from_secs(8);
+/// Without anything to wait for, the loop looks around this often.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Why a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything that was there at the start is durable.
+    CaughtUp,
+    /// It was told to stop.
+    Stopped,
+    /// No table is left that takes records.
+    Halted,
+}
+
+/// What a run did.
+#[derive(Debug)]
+pub struct Summary {
+    /// Why it ended.
+    pub ending: Ending,
+    /// By table: its name, the account of its records, and why it halted, if it did.
+    pub tables: Vec<(String, Counts, Option<Fault>)>,
+}
+
+/// Tables, and the source that feeds them.
+pub struct Pipeline<S, R, O> {
+    source: S,
+    tables: Vec<Table<R>>,
+    by_topic: HashMap<Arc<str>, usize>,
+    dead_letters: DeadLetters,
+    settings: Settings,
+    observer: O,
+    flights: JoinSet<Flight<R>>,
+    /// A block that is being decoded, and how far.
+    block: (Records, usize),
+    assigned_once: bool,
+}
+
+impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
+    /// A pipeline from `source` into `tables`.
+    pub fn new(source: S, tables: Vec<Table<R>>, dead_letters: DeadLetters, settings: Settings, observer: O) -> Self {
+        let by_topic = tables.iter().enumerate().map(|(index, table)| (Arc::clone(&table.topic), index)).collect();
+        let (flights, block) = (JoinSet::new(), (Records::default(), 0));
+        Self { source, tables, by_topic, dead_letters, settings, observer, flights, block, assigned_once: false }
+    }
+
+    /// Runs until `stop`, until everything is caught up where that was asked for, or until every table has halted.
+    ///
+    /// # Errors
+    /// A fault of the source or of the dead letters; a table's own fault halts that table and stands in the summary.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<Summary, Fault> {
+        let mut stop = pin!(stop);
+        let ending = loop {
+            self.decode()?;
+            self.launch_due()?;
+            if self.tables.iter().all(|table| matches!(table.state, State::Halted(_))) {
+                break Ending::Halted;
+            }
+            if self.is_caught_up() {
+                self.drain(|_| true).await?;
+                break Ending::CaughtUp;
+            }
+            let blocked = !self.block.0.is_empty();
+            let deadline = self.next_deadline();
+            tokio::select! {
+                biased;
+                () = &mut stop => break Ending::Stopped,
+                Some(flight) = self.flights.join_next() => self.land(flight)?,
+                polled = self.source.poll(deadline), if !blocked => self.react(polled?).await?,
+            }
+        };
+        if ending == Ending::Stopped {
+            self.land_within(STOP_GRACE).await?;
+        }
+        self.source.close().await;
+        let tables = self.tables.into_iter().map(|table| {
+            let fault = match table.state {
+                State::Running => None,
+                State::Halting(fault) | State::Halted(fault) => Some(fault),
+            };
+            (table.name, table.counts, fault)
+        });
+        Ok(Summary { ending, tables: tables.collect() })
+    }
+
+    async fn react(&mut self, polled: Polled) -> Result<(), Fault> {
+        match polled {
+            Polled::Records(records) => {
+                self.observer.received(records.len() as u64);
+                self.block = (records, 0);
+                Ok(())
+            }
+            Polled::Assigned(partitions) => self.assign(partitions).await,
+            Polled::Revoked(partitions) => self.revoke(partitions).await,
+            Polled::Ended(partitions) => {
+                for TopicPartition { topic, partition } in partitions {
+                    if let Some(&table) = self.by_topic.get(&topic) {
+                        self.tables[table].end_reached(partition);
+                    }
+                }
+                Ok(())
+            }
+            Polled::Idle => Ok(()),
+        }
+    }
+
+    /// Decodes the block until it is used up, or until a table has a full batch while its last one is still on
+    /// its way.
+    fn decode(&mut self) -> Result<(), Fault> {
+        while let Some((partition, record)) = self.block.0.get(self.block.1) {
+            if let Some(&index) = self.by_topic.get(&partition.topic) {
+                let table = &mut self.tables[index];
+                if table.open.is_full(&table.limits) {
+                    if table.replica.is_none() {
+                        return Ok(());
+                    }
+                    Self::launch(&mut self.flights, &mut self.dead_letters, self.settings, index, table)?;
+                }
+                table.take(partition, record, &mut self.dead_letters)?;
+            }
+            self.block.1 += 1;
+        }
+        self.block = (Records::default(), 0);
+        Ok(())
+    }
+
+    /// Sends off each open batch that is full, old enough, or the last one of its table.
+    fn launch_due(&mut self) -> Result<(), Fault> {
+        let now = Instant::now();
+        for (index, table) in self.tables.iter_mut().enumerate() {
+            let is_due = table.open.is_full(&table.limits)
+                || table.open.due(&table.limits).is_some_and(|due| due <= now)
+                || matches!(table.state, State::Halting(_));
+            if is_due && table.replica.is_some() {
+                Self::launch(&mut self.flights, &mut self.dead_letters, self.settings, index, table)?;
+            }
+            if let State::Halting(fault) = &table.state
+                && table.open.is_empty()
+                && table.replica.is_some()
+            {
+                let fault = fault.clone();
+                self.halt(index, fault);
+                return self.launch_due();
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(
+        flights: &mut JoinSet<Flight<R>>,
+        dead_letters: &mut DeadLetters,
+        settings: Settings,
+        index: usize,
+        table: &mut Table<R>,
+    ) -> Result<(), Fault> {
+        if table.open.is_empty() {
+            return Ok(());
+        }
+        let Some(replica) = table.replica.take() else { return Ok(()) };
+        dead_letters.sync()?;
+        let schema = Arc::clone(table.schema());
+        let batch = table.open.seal(&schema)?;
+        let patience = Patience { retry_max: settings.retry_max };
+        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, patience));
+        Ok(())
+    }
+
+    fn land(&mut self, flight: Result<Flight<R>, tokio::task::JoinError>) -> Result<(), Fault> {
+        let flight = flight.map_err(|e| Fault::halt(format!("a merge ended abnormally: {e}")))?;
+        let Flight { table: index, replica, batch, outcome, took } = flight;
+        let (version, rows) = match outcome {
+            Ok(Applied::Committed { version, rows }) => (Some(version), rows),
+            Ok(Applied::NothingToDo(rows)) => (None, rows),
+            Ok(Applied::Unresolved(rows)) => return self.unresolved(index, replica, batch, &rows),
+            Err(fault) => {
+                self.tables[index].replica = Some(replica);
+                self.halt(index, fault);
+                return Ok(());
+            }
+        };
+        let table = &mut self.tables[index];
+        table.replica = Some(replica);
+        let mut counts = batch.counts;
+        counts.add_rows(&rows);
+        debug_assert!(counts.adds_up(), "{counts}");
+        table.counts += counts;
+        self.source.acknowledge(batch.positions.into_iter().collect());
+        tracing::debug!(table = table.name, version, took_ms = took.as_millis(), %counts, "batch is durable");
+        self.observer.flushed(&Flushed { table: &table.name, counts, version, took });
+        Ok(())
+    }
+
+    /// Rows that leave out values which nobody has: dead letters, after which the rest is sent off again.
+    fn unresolved(&mut self, index: usize, replica: R, mut batch: Batch, rows: &[usize]) -> Result<(), Fault> {
+        const REASON: &str = "leaves out an unchanged value, and the table has no row to take it from";
+        let table = &mut self.tables[index];
+        for (partition, record) in rows.iter().filter_map(|&row| batch.raw(row)) {
+            if table.on_error == OnError::Halt {
+                let fault = Fault::halt(format!("table `{}`, {partition} offset {}: {REASON}", table.name, record.offset));
+                table.replica = Some(replica);
+                self.halt(index, fault);
+                return Ok(());
+            }
+            self.dead_letters.write(&table.name, partition, &record, REASON)?;
+        }
+        self.dead_letters.sync()?;
+        batch.counts.dead_lettered += rows.len() as u64;
+        let batch = batch.without(rows)?;
+        let patience = Patience { retry_max: self.settings.retry_max };
+        self.flights.spawn(flush::fly(index, table.name.clone(), replica, batch, patience));
+        Ok(())
+    }
+
+    fn halt(&mut self, index: usize, fault: Fault) {
+        let table = &mut self.tables[index];
+        tracing::error!(table = table.name, "halted: {fault}");
+        self.observer.halted(&table.name, &fault);
+        for &partition in table.partitions.keys() {
+            self.source.hold(TopicPartition { topic: Arc::clone(&table.topic), partition });
+        }
+        // what was read after the fault is dropped; it was not acknowledged
+        table.open = crate::buffer::Open::new(Arc::clone(table.schema()));
+        table.state = State::Halted(fault);
+    }
+
+    async fn assign(&mut self, partitions: Vec<AssignedPartition>) -> Result<(), Fault> {
+        let mut ahead = 0;
+        let mut offsets = Vec::new();
+        for assigned in &partitions {
+            let TopicPartition { topic, partition } = &assigned.partition;
+            let Some(&index) = self.by_topic.get(topic) else { continue };
+            self.land_table(index).await?;
+            let table = &mut self.tables[index];
+            if table.state != State::Running {
+                continue;
+            }
+            let Some(replica) = &mut table.replica else { continue };
+            let checkpoint = replica.checkpoint().await;
+            match checkpoint.and_then(|checkpoint| self.settings.start_at.position(assigned, &checkpoint)) {
+                Ok(position) => {
+                    table.assign(*partition, position, assigned.high);
+                    ahead += u64::try_from(assigned.high - position.offset).unwrap_or(0);
+                    offsets.push((assigned.partition.clone(), position.offset));
+                }
+                Err(fault) => self.halt(index, fault),
+            }
+        }
+        self.assigned_once = true;
+        let named: Vec<_> = partitions.into_iter().map(|assigned| assigned.partition).collect();
+        self.observer.assigned(&named, ahead);
+        self.source.start(offsets).await
+    }
+
+    /// Makes durable what was read of the partitions that leave, and lets go of them.
+    async fn revoke(&mut self, partitions: Vec<TopicPartition>) -> Result<(), Fault> {
+        let leaving = |table: &Table<R>| partitions.iter().any(|tp| tp.topic == table.topic);
+        self.drain(leaving).await?;
+        for TopicPartition { topic, partition } in &partitions {
+            if let Some(&table) = self.by_topic.get(topic) {
+                self.tables[table].partitions.remove(partition);
+            }
+        }
+        self.source.release(partitions).await
+    }
+
+    /// Sends off the open batches of some tables and waits until they have landed.
+    async fn drain(&mut self, which: impl Fn(&Table<R>) -> bool) -> Result<(), Fault> {
+        loop {
+            for (index, table) in self.tables.iter_mut().enumerate().filter(|(_, table)| which(table)) {
+                if table.replica.is_some() {
+                    Self::launch(&mut self.flights, &mut self.dead_letters, self.settings, index, table)?;
+                }
+            }
+            if self.tables.iter().filter(|table| which(table)).all(|table| table.replica.is_some()) {
+                return Ok(());
+            }
+            if let Some(flight) = self.flights.join_next().await {
+                self.land(flight)?;
+            }
+        }
+    }
+
+    /// Waits until a table's batch has landed, without sending off another.
+    async fn land_table(&mut self, index: usize) -> Result<(), Fault> {
+        while self.tables[index].replica.is_none() {
+            match self.flights.join_next().await {
+                Some(flight) => self.land(flight)?,
+                None => return Err(Fault::halt("a table has lost its replica")),
+            }
+        }
+        Ok(())
+    }
+
+    /// At a stop: what is on its way may land, what is not is dropped and read again by whoever comes next.
+    async fn land_within(&mut self, grace: Duration) -> Result<(), Fault> {
+        let deadline = Instant::now() + grace;
+        while let Ok(Some(flight)) = timeout(deadline - Instant::now(), self.flights.join_next()).await {
+            self.land(flight)?;
+            if self.flights.is_empty() {
+                break;
+            }
+        }
+        self.flights.abort_all();
+        Ok(())
+    }
+
+    fn is_caught_up(&self) -> bool {
+        self.settings.until_caught_up && self.assigned_once && self.block.0.is_empty() && self.tables.iter().all(Table::is_caught_up)
+    }
+
+    fn next_deadline(&self) -> Instant {
+        let due = self.tables.iter().filter(|table| table.replica.is_some()).filter_map(|table| table.open.due(&table.limits));
+        due.min().unwrap_or_else(|| Instant::now() + IDLE)
+    }
+}

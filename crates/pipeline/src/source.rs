@@ -1,0 +1,57 @@
+//! [`Source`]: where records come from.
+
+use std::future::Future;
+
+use tokio::time::Instant;
+
+use crate::{Fault, Position, Records, TopicPartition};
+
+/// What a source has to say. A rebalance is a value here, never a side effect.
+#[derive(Debug)]
+pub enum Polled {
+    /// Records to decode.
+    Records(Records),
+    /// These partitions are ours from now on; the source waits for [`Source::start`].
+    Assigned(Vec<AssignedPartition>),
+    /// These partitions are about to leave; the source waits for [`Source::release`].
+    Revoked(Vec<TopicPartition>),
+    /// Everything that these partitions hold at this moment has been read.
+    Ended(Vec<TopicPartition>),
+    /// Nothing until the deadline.
+    Idle,
+}
+
+/// A partition that was assigned, and what the source knows of it.
+#[derive(Debug, Clone)]
+pub struct AssignedPartition {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// What the consumer group acknowledged last.
+    pub committed: Option<Position>,
+    /// The earliest offset that can still be read.
+    pub low: i64,
+    /// The offset after the newest record.
+    pub high: i64,
+}
+
+/// A stream of records with positions.
+pub trait Source: Send {
+    /// The next thing to deal with, or [`Polled::Idle`] at `deadline`. Dropping the future loses nothing.
+    fn poll(&mut self, deadline: Instant) -> impl Future<Output = Result<Polled, Fault>> + Send;
+
+    /// Begins to read partitions that were assigned, each at an explicit offset. A partition that was assigned
+    /// and is not named stays unread.
+    fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Lets go of revoked partitions: nothing of theirs is in work any more.
+    fn release(&mut self, partitions: Vec<TopicPartition>) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// Stops reading a partition, which stays assigned.
+    fn hold(&mut self, partition: TopicPartition);
+
+    /// Says that everything before these positions is durable. Losing it costs a replay, never data.
+    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Position)>);
+
+    /// Sends what is still to be acknowledged, and leaves.
+    fn close(self) -> impl Future<Output = ()> + Send;
+}

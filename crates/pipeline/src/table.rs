@@ -1,0 +1,128 @@
+//! [`Table`]: a table's decoder, its open batch and its replica.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use change::{Decoded, Decoder, RecordRef, TableSchema};
+
+use crate::{BatchLimits, Counts, DeadLetters, Fault, Position, TopicPartition, buffer::Open};
+
+/// What a record that cannot be decoded or applied does to its table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The table stops before the record; nothing after it is read.
+    #[default]
+    Halt,
+    /// The record goes to the dead letters and the table goes on.
+    DeadLetter,
+}
+
+/// A table of the pipeline.
+#[derive(Debug)]
+pub struct Table<R> {
+    pub(crate) name: String,
+    pub(crate) topic: Arc<str>,
+    pub(crate) limits: BatchLimits,
+    pub(crate) on_error: OnError,
+    pub(crate) state: State,
+    pub(crate) open: Open,
+    pub(crate) counts: Counts,
+    /// `None` while a batch is on its way.
+    pub(crate) replica: Option<R>,
+    pub(crate) partitions: BTreeMap<i32, Reading>,
+    decoder: Decoder,
+}
+
+/// Whether a table takes records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    Running,
+    /// It stops as soon as what was read before the fault is durable.
+    Halting(Fault),
+    Halted(Fault),
+}
+
+/// An assigned partition.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    pub(crate) position: Position,
+    /// The end of the partition when it was assigned.
+    pub(crate) end: i64,
+}
+
+impl<R> Table<R> {
+    /// A table named `name`, fed from `topic`, kept in `replica`.
+    pub fn new(name: &str, topic: &str, schema: &Arc<TableSchema>, limits: BatchLimits, on_error: OnError, replica: R) -> Self {
+        Self {
+            name: name.to_owned(),
+            topic: topic.into(),
+            limits,
+            on_error,
+            state: State::Running,
+            open: Open::new(Arc::clone(schema)),
+            counts: Counts::default(),
+            replica: Some(replica),
+            partitions: BTreeMap::new(),
+            decoder: Decoder::new(Arc::clone(schema)),
+        }
+    }
+
+    pub(crate) fn schema(&self) -> &Arc<TableSchema> {
+        self.decoder.schema()
+    }
+
+    /// Decodes a record into the open batch. A record that cannot be decoded becomes a dead letter or halts the
+    /// table. Records of partitions that are not ours any more, and of a table that is stopping, are passed over:
+    /// their offsets are not acknowledged, so whoever reads next gets them.
+    pub(crate) fn take(&mut self, partition: &TopicPartition, record: RecordRef<'_>, dead_letters: &mut DeadLetters) -> Result<(), Fault> {
+        let Some(reading) = self.partitions.get_mut(&record.partition) else { return Ok(()) };
+        // a record before the position was read on an earlier assignment
+        if self.state != State::Running || record.offset < reading.position.offset {
+            return Ok(());
+        }
+        let mut horizon = reading.position.horizon;
+        match self.decoder.decode(record, &mut horizon, &mut self.open.builder) {
+            Ok(Decoded::NoChange(_)) => self.open.counts.no_change += 1,
+            Ok(Decoded::Truncate(_)) => {}
+            Ok(Decoded::Change(..)) => {
+                if self.open.builder.newest_is_partial() {
+                    self.open.keep_raw(partition, &record);
+                }
+            }
+            Err(malformed) => match self.on_error {
+                OnError::Halt => {
+                    let (table, offset) = (&self.name, record.offset);
+                    self.state = State::Halting(Fault::halt(format!(
+                        "table `{table}`, {partition} offset {offset}: {malformed}; mend the source or the config, \
+                         or set on_error = \"dead-letter\""
+                    )));
+                    return Ok(());
+                }
+                OnError::DeadLetter => {
+                    dead_letters.write(&self.name, partition, &record, &malformed.to_string())?;
+                    self.open.counts.dead_lettered += 1;
+                }
+            },
+        }
+        reading.position = Position { offset: record.offset + 1, horizon };
+        self.open.advance(partition, reading.position);
+        Ok(())
+    }
+
+    /// Whether everything that was there when its partitions were assigned has been read.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        let done = |reading: &Reading| reading.position.offset >= reading.end;
+        self.state != State::Running || self.partitions.values().all(done)
+    }
+
+    /// Begins to read a partition.
+    pub(crate) fn assign(&mut self, partition: i32, position: Position, end: i64) {
+        self.partitions.insert(partition, Reading { position, end });
+    }
+
+    /// Everything up to now of this partition has been read.
+    pub(crate) fn end_reached(&mut self, partition: i32) {
+        if let Some(reading) = self.partitions.get_mut(&partition) {
+            reading.end = reading.end.min(reading.position.offset);
+        }
+    }
+}
