@@ -22,8 +22,8 @@ create table if not exists replica_tables (
   relation     regclass not null unique,
   key_columns  text[]   not null check (cardinality(key_columns) > 0),
   decimal_form text     not null check (decimal_form in ('text', 'base64')),
-  floor_anchor bigint   not null default -1,
-  floor_lsn    bigint   not null default -1
+  floor_anchor bigint   not null default 0,
+  floor_lsn    bigint   not null default 0
 );
 
 -- The checkpoint: per partition the next offset to apply, and the greatest LSN of a (non-incremental) snapshot row
@@ -216,7 +216,7 @@ begin
     end loop;
     n := (n || 'e' || -scale)::numeric;
   end if;
-  if min_scale(n) > greatest(scale, 0) then
+  if scale is not null and min_scale(n) > greatest(scale, 0) then
     raise exception 'a decimal has more than % digits after the point', scale using errcode = 'numeric_value_out_of_range';
   end if;
   return n;
@@ -244,16 +244,15 @@ end $$;
 -- The SQL that reads one cell. `cell` is an SQL expression of type jsonb.
 create or replace function cell_expression(cell text, type regtype, modifier integer, decimal_form text) returns text
 language sql stable as $$
-  select format(
-    case type
-      when 'numeric'::regtype then
-        format('decimal_cell(%s, %L, %L)', cell, decimal_form, case when modifier >= 0 then (modifier - 4) & 2047 end)
-      when 'text'::regtype then format('text_cell(%s)', cell)
-      when 'bytea'::regtype then format('decode(%s #>> ''{}'', ''base64'')', cell)
-      when 'date'::regtype then format('date ''1970-01-01'' + (%s #>> ''{}'')::integer', cell)
-      when 'timestamp'::regtype then format('timestamp_cell(%s, %s)', cell, case when modifier >= 0 then modifier else 6 end)
-      else format('(%s #>> ''{}'')::%s', cell, type)
-    end)
+  select case type
+    when 'numeric'::regtype then
+      format('decimal_cell(%s, %L, %L)', cell, decimal_form, case when modifier >= 0 then (modifier - 4) & 2047 end)
+    when 'text'::regtype then format('text_cell(%s)', cell)
+    when 'bytea'::regtype then format('decode(%s #>> ''{}'', ''base64'')', cell)
+    when 'date'::regtype then format('date ''1970-01-01'' + (%s #>> ''{}'')::integer', cell)
+    when 'timestamp'::regtype then format('timestamp_cell(%s, %s)', cell, case when modifier >= 0 then modifier else 6 end)
+    else format('(%s #>> ''{}'')::%s', cell, type)
+  end
 $$;
 
 -- Raised from within the MERGE: a row that is new to the replica lacks a cell.
@@ -302,7 +301,7 @@ language sql stable as $$
 merge into %1$s as t
 using (
   select %2$s, folded(b.kind, b.image order by b.anchor, b.lsn, b."partition", b."offset") as image,
-         bool_or(b.kind in ('r', 'c')) as inserted,
+         bool_or(b.kind in ('r', 'c')) as inserted, bool_or(b.kind = 'd') as passed_delete,
          bool_or(b.kind = 'd') filter (where b.newest) as deleted,
          max(b.anchor) filter (where b.newest) as anchor, max(b.lsn) filter (where b.newest) as lsn,
          max(b."partition") filter (where b.newest) as "partition", max(b."offset") filter (where b.newest) as "offset"
@@ -325,7 +324,7 @@ when not matched and (s.anchor, s.lsn) > ($1, $2) then
                               target, cell, missing), '' order by ordinal) from columns where nth is null),
     (select string_agg(target, ', ' order by ordinal) from columns),
     (select string_agg(case when nth is not null then 's.' || key
-                            else format('%s when s.deleted then null else %s end', cell, missing) end,
+                            else format('%s when s.passed_delete then null else %s end', cell, missing) end,
                        E',\n          ' order by ordinal) from columns))
   from replica_tables r where r.topic = for_topic
 $$;
