@@ -66,11 +66,8 @@ impl Broker {
                 bail!("can't create topic {topic}: {code}");
             }
         }
-        let start = Instant::now();
-        while self.end_offsets(topic).map_or(0, |ends| ends.len()) != partitions as usize {
-            ensure!(start.elapsed() < TIMEOUT, "topic {topic} has no leaders");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let found = self.bounds(topic)?.len();
+        ensure!(found == partitions as usize, "topic {topic} has {found} partitions, {partitions} were asked for");
         Ok(())
     }
 
@@ -87,8 +84,18 @@ impl Broker {
         Ok(())
     }
 
-    /// First kept and next offset of each partition.
+    /// First kept and next offset of each partition. Right after a broker's restart its partitions have no leader for a moment: waits.
     pub fn bounds(&self, topic: &str) -> Result<Vec<(i64, i64)>> {
+        let start = Instant::now();
+        loop {
+            match self.try_bounds(topic) {
+                Err(_) if start.elapsed() < TIMEOUT => std::thread::sleep(Duration::from_millis(100)),
+                answer => return answer,
+            }
+        }
+    }
+
+    fn try_bounds(&self, topic: &str) -> Result<Vec<(i64, i64)>> {
         let reader = self.reader("tests")?;
         let metadata = reader.fetch_metadata(Some(topic), TIMEOUT)?;
         let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());

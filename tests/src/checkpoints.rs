@@ -93,7 +93,9 @@ pub fn check(samples: &[Sample], events: &[Event]) -> Result<Checked> {
     for sample in samples {
         let mut is_ahead = false;
         for (partition, (committed, checkpoint)) in sample.committed.iter().zip(&sample.checkpoint).enumerate() {
-            if let Some(offset) = (*checkpoint..*committed).find(|offset| effective.contains(&(partition as i32, *offset))) {
+            if let Some(offset) =
+                (*checkpoint..*committed).find(|offset| effective.contains(&(partition as i32, *offset)))
+            {
                 bail!(
                     "partition {partition}: offset {committed} is committed while the checkpoint is {checkpoint}, \
                      and the record at {offset} changes the table"
@@ -125,7 +127,8 @@ impl DeltaLog {
     fn checkpoint(&mut self) -> Result<Vec<i64>> {
         while let Ok(text) = std::fs::read_to_string(self.folder.join(format!("{:020}.json", self.next))) {
             for line in text.lines() {
-                let action: Value = serde_json::from_str(line).with_context(|| format!("Delta version {}", self.next))?;
+                let action: Value =
+                    serde_json::from_str(line).with_context(|| format!("Delta version {}", self.next))?;
                 let txn = &action["txn"];
                 let partition = txn["appId"].as_str().and_then(|app_id| self.app_ids.get(app_id));
                 if let (Some(partition), Some(offset)) = (partition, txn["version"].as_i64()) {
@@ -144,7 +147,18 @@ mod tests {
 
     fn event(offset: i64, may_change_nothing: bool) -> Event {
         let (key, sequence, after) = Default::default();
-        Event { partition: 0, offset, key, op: None, anchor: 1, lsn: 1, sequence, after, again: false, may_change_nothing }
+        Event {
+            partition: 0,
+            offset,
+            key,
+            op: None,
+            anchor: 1,
+            lsn: 1,
+            sequence,
+            after,
+            again: false,
+            may_change_nothing,
+        }
     }
 
     #[test]

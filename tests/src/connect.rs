@@ -40,9 +40,10 @@ impl Connect {
         let port = free_port()?;
         let properties = home.join("worker.properties");
         std::fs::write(&properties, settings(bootstrap, port, &plugins.to_string_lossy()))?;
-        let program = Program::new("connect", "java", home.join("worker.log"))
-            .args(java(&jars, 768))
-            .args(["org.apache.kafka.connect.cli.ConnectDistributed".to_owned(), properties.to_string_lossy().into_owned()]);
+        let program = Program::new("connect", "java", home.join("worker.log")).args(java(&jars, 768)).args([
+            "org.apache.kafka.connect.cli.ConnectDistributed".to_owned(),
+            properties.to_string_lossy().into_owned(),
+        ]);
         let mut connect = Self { program, process: None, port };
         connect.start()?;
         Ok(connect)
@@ -52,7 +53,9 @@ impl Connect {
     pub fn start(&mut self) -> Result<()> {
         let worker = self.worker();
         let mut process = self.program.start()?;
-        process.wait_until("ready", START, || worker.call("GET", "connectors", None).is_ok_and(|(status, _)| status == 200))?;
+        process.wait_until("ready", START, || {
+            worker.call("GET", "connectors", None).is_ok_and(|(status, _)| status == 200)
+        })?;
         self.process = Some(process);
         Ok(())
     }
@@ -178,7 +181,8 @@ impl Worker {
 
 /// The `config` of a connector file, with `${NAME}` filled from `values` and then `overrides` put over it.
 pub fn fill(file: &str, values: &[(&str, String)], overrides: &[(&str, String)]) -> Result<Value> {
-    let filled = values.iter().fold(file.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value));
+    let filled =
+        values.iter().fold(file.to_owned(), |text, (name, value)| text.replace(&format!("${{{name}}}"), value));
     ensure!(!filled.contains("${"), "a placeholder is left unfilled in the connector file");
     let mut config = serde_json::from_str::<Value>(&filled).context("the connector file is no JSON")?["config"].take();
     for (key, value) in overrides {

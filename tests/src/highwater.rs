@@ -104,7 +104,8 @@ impl Highwater {
     /// `replay --table orders`.
     pub fn replay(&self) -> Result<Replay> {
         let output = self.success(&["replay", "--table", "orders"])?;
-        let number = |name: &str| number(&output.stdout, name).with_context(|| format!("no {name} in: {}", output.stdout));
+        let number =
+            |name: &str| number(&output.stdout, name).with_context(|| format!("no {name} in: {}", output.stdout));
         Ok(Replay {
             rows_changed: number("rows_changed")?,
             version_before: number("version_before")?,
@@ -133,7 +134,12 @@ impl Highwater {
     /// Stops a running one by SIGTERM and insists on the promised exit: status 0 within 10 s.
     pub fn stop(&self, mut process: Process) -> Result<()> {
         let status = process.stop(Signal::TERM, Duration::from_secs(10))?;
-        ensure!(status.success(), "{}: {status} on SIGTERM, where 0 within 10 s is promised\n{}", process.name(), process.log());
+        ensure!(
+            status.success(),
+            "{}: {status} on SIGTERM, where 0 within 10 s is promised\n{}",
+            process.name(),
+            process.log()
+        );
         Ok(())
     }
 

@@ -39,7 +39,8 @@ pub fn compare(shop: &Shop, highwater: &Highwater) -> Result<Digest> {
 
 fn source(shop: &Shop) -> Result<Vec<String>> {
     let micros = "(extract(epoch from updated_at) * 1000000)::bigint as updated_at";
-    let query = format!("select order_id, customer_id, {STATUS}, amount, {micros} from public.orders order by order_id");
+    let query =
+        format!("select order_id, customer_id, {STATUS}, amount, {micros} from public.orders order by order_id");
     let mut client = shop.database.client()?;
     let mut text = String::new();
     client.copy_out(&format!("copy ({query}) to stdout (format csv)"))?.read_to_string(&mut text)?;
@@ -48,7 +49,8 @@ fn source(shop: &Shop) -> Result<Vec<String>> {
 
 fn replica(highwater: &Highwater) -> Result<Vec<String>> {
     let micros = "cast(updated_at as bigint) as updated_at";
-    let query = format!("select order_id, customer_id, {STATUS}, amount, {micros} from orders_current order by order_id");
+    let query =
+        format!("select order_id, customer_id, {STATUS}, amount, {micros} from orders_current order by order_id");
     let text = highwater.sql(&query)?;
     let mut lines = text.lines().map(str::to_owned);
     let header = lines.next().context("highwater sql printed nothing, not even a header")?;

@@ -114,7 +114,9 @@ fn run(command: &mut Command) -> Result<()> {
 
 fn file_ending(folder: &Path, end: &str) -> Result<PathBuf> {
     let mut files = std::fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-    files.find(|path| path.to_string_lossy().ends_with(end)).with_context(|| format!("no *{end} in {}", folder.display()))
+    files
+        .find(|path| path.to_string_lossy().ends_with(end))
+        .with_context(|| format!("no *{end} in {}", folder.display()))
 }
 
 /// FNV-1a, 64 bits: a hash that stays the same from one Rust version to the next, for names of folders.

@@ -41,7 +41,11 @@ impl Postgres {
     /// PostgreSQL 15 from Debian's package.
     pub fn start_15(scratch: &Scratch) -> Result<Self> {
         let bin = Path::new("/usr/lib/postgresql/15/bin");
-        ensure!(bin.join("initdb").exists(), "no PostgreSQL 15 in {}: install Debian's package postgresql-15", bin.display());
+        ensure!(
+            bin.join("initdb").exists(),
+            "no PostgreSQL 15 in {}: install Debian's package postgresql-15",
+            bin.display()
+        );
         Self::create(scratch, "postgres-15", bin, account()?)
     }
 
@@ -144,7 +148,9 @@ fn initdb(home: &Path, data: &Path, bin: &Path, account: Option<Account>) -> Res
         .args(["--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"])
         .account(account)
         .finish(START)
-        .with_context(|| format!("the folder or the programs may be closed to the account {account:?}{}", tail(&log)))?;
+        .with_context(|| {
+            format!("the folder or the programs may be closed to the account {account:?}{}", tail(&log))
+        })?;
     Ok(std::fs::remove_file(password)?)
 }
 
@@ -152,7 +158,7 @@ fn initdb(home: &Path, data: &Path, bin: &Path, account: Option<Account>) -> Res
 fn settings(port: u16) -> String {
     format!(
         "listen_addresses = '{HOST}'\nport = {port}\nunix_socket_directories = ''\nwal_level = logical\nmax_wal_senders = 20\n\
-         max_replication_slots = 20\nfsync = off\nsynchronous_commit = off\nfull_page_writes = on\nshared_buffers = 64MB\n\
+         max_replication_slots = 20\nfsync = off\nshared_buffers = 64MB\n\
          max_wal_size = 2GB\ntimezone = 'UTC'\nlog_timezone = 'UTC'\n"
     )
 }

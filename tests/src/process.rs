@@ -37,7 +37,14 @@ pub struct Program {
 
 impl Program {
     pub fn new(name: &str, command: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self {
-        Self { name: name.into(), command: command.into(), args: Vec::new(), account: None, log: log.into(), output: None }
+        Self {
+            name: name.into(),
+            command: command.into(),
+            args: Vec::new(),
+            account: None,
+            log: log.into(),
+            output: None,
+        }
     }
 
     pub fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
@@ -136,7 +143,12 @@ impl Process {
             if let Some(status) = self.ended()? {
                 bail!("{} ended ({status}) before it was {what}{}", self.name(), tail(&self.program.log));
             }
-            ensure!(start.elapsed() < timeout, "{} was not {what} within {timeout:?}{}", self.name(), tail(&self.program.log));
+            ensure!(
+                start.elapsed() < timeout,
+                "{} was not {what} within {timeout:?}{}",
+                self.name(),
+                tail(&self.program.log)
+            );
             std::thread::sleep(POLL);
         }
         Ok(())
@@ -149,7 +161,12 @@ impl Process {
             if let Some(status) = self.ended()? {
                 return Ok(status);
             }
-            ensure!(start.elapsed() < timeout, "{} did not end within {timeout:?}{}", self.name(), tail(&self.program.log));
+            ensure!(
+                start.elapsed() < timeout,
+                "{} did not end within {timeout:?}{}",
+                self.name(),
+                tail(&self.program.log)
+            );
             std::thread::sleep(POLL.min(timeout / 10));
         }
     }

@@ -14,7 +14,8 @@ use anyhow::{Context, Result};
 /// Set it (to anything) to keep the folders, with the servers' logs, after the tests.
 pub const KEEP: &str = "HIGHWATER_TEST_KEEP";
 
-const WATCH: &str = r#"cat > /dev/null; for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$0" 2> /dev/null && exit; sleep 0.5; done"#;
+const WATCH: &str =
+    r#"cat > /dev/null; for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$0" 2> /dev/null && exit; sleep 0.5; done"#;
 
 /// The folder. It is open to other users for passing through (0711), since PostgreSQL may run as another one.
 #[derive(Debug)]
@@ -26,7 +27,8 @@ pub struct Scratch {
 impl Scratch {
     /// Makes a new folder `highwater-<what>-<random>` under the system's temporary folder.
     pub fn new(what: &str) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix(&format!("highwater-{what}-")).tempdir().context("no temporary folder")?;
+        let folder =
+            tempfile::Builder::new().prefix(&format!("highwater-{what}-")).tempdir().context("no temporary folder")?;
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
         let path = folder.keep();
         if std::env::var_os(KEEP).is_some() {

@@ -107,6 +107,15 @@ impl Shop {
         })
     }
 
+    /// Drops the replication slot, once its connector has let go of it.
+    pub fn drop_slot(&self) -> Result<()> {
+        let slot = format!("pg_replication_slots where slot_name = '{}'", self.name);
+        let idle = format!("select count(*) from {slot} and active");
+        let complaint = format!("the slot {} was not let go of", self.name);
+        wait(Duration::from_secs(20), &complaint, || Ok(self.database.value::<i64>(&idle)? == 0))?;
+        self.database.execute(&format!("select pg_drop_replication_slot(slot_name) from {slot}"))
+    }
+
     pub fn records(&self) -> Result<Vec<Record>> {
         self.broker.read(&self.topic, None)
     }
@@ -121,11 +130,7 @@ impl Drop for Shop {
     fn drop(&mut self) {
         // Best effort: a test that failed may have left the worker down.
         let _ = self.worker.delete(&self.name);
-        let slot = &self.name;
-        let idle = format!("select count(*) from pg_replication_slots where slot_name = '{slot}' and active");
-        let _ = wait(Duration::from_secs(10), "slot in use", || Ok(self.database.value::<i64>(&idle)? == 0));
-        let drop = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where not active and slot_name";
-        let _ = self.database.execute(&format!("{drop} = '{slot}'"));
+        let _ = self.drop_slot();
     }
 }
 
