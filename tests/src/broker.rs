@@ -9,6 +9,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
+use rdkafka::groups::GroupInfo;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
@@ -18,15 +19,20 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// A broker's address.
 #[derive(Clone, Debug)]
 pub struct Broker {
+    /// `host:port`.
     pub bootstrap: String,
 }
 
 /// One record, as it lies in the topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    pub partition: i32,
+    /// From 0.
+    pub partition: usize,
+    /// Position in the partition.
     pub offset: i64,
+    /// The key's bytes.
     pub key: Option<Vec<u8>>,
+    /// The value's bytes; None is a tombstone.
     pub value: Option<Vec<u8>>,
 }
 
@@ -53,33 +59,35 @@ impl Broker {
         Ok(self.config().create()?)
     }
 
+    /// Names of all topics.
     pub fn topics(&self) -> Result<Vec<String>> {
         let metadata = self.reader("tests")?.fetch_metadata(None, Duration::from_secs(5))?;
         Ok(metadata.topics().iter().map(|topic| topic.name().to_owned()).collect())
     }
 
     /// Makes a topic and waits until its partitions have leaders.
-    pub fn create_topic(&self, topic: &str, partitions: i32) -> Result<()> {
-        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+    pub fn create_topic(&self, topic: &str, partitions: usize) -> Result<()> {
+        let new = NewTopic::new(topic, number(partitions), TopicReplication::Fixed(1));
         for made in block_on(self.admin()?.create_topics([&new], &AdminOptions::new()))? {
             if let Err((topic, code)) = made {
                 bail!("can't create topic {topic}: {code}");
             }
         }
         let found = self.bounds(topic)?.len();
-        ensure!(found == partitions as usize, "topic {topic} has {found} partitions, {partitions} were asked for");
+        ensure!(found == partitions, "topic {topic} has {found} partitions, {partitions} were asked for");
         Ok(())
     }
 
+    /// Removes a topic; its records are gone some time later.
     pub fn delete_topic(&self, topic: &str) -> Result<()> {
         block_on(self.admin()?.delete_topics(&[topic], &AdminOptions::new()))?;
         Ok(())
     }
 
     /// Removes a partition's records below `before`.
-    pub fn delete_records(&self, topic: &str, partition: i32, before: i64) -> Result<()> {
+    pub fn delete_records(&self, topic: &str, partition: usize, before: i64) -> Result<()> {
         let mut offsets = TopicPartitionList::new();
-        offsets.add_partition_offset(topic, partition, Offset::Offset(before))?;
+        offsets.add_partition_offset(topic, number(partition), Offset::Offset(before))?;
         block_on(self.admin()?.delete_records(&offsets, &AdminOptions::new()))?;
         Ok(())
     }
@@ -100,7 +108,7 @@ impl Broker {
         let metadata = reader.fetch_metadata(Some(topic), TIMEOUT)?;
         let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
         ensure!(partitions > 0, "no topic {topic}");
-        (0..partitions).map(|p| Ok(reader.fetch_watermarks(topic, p as i32, TIMEOUT)?)).collect()
+        (0..partitions).map(|p| Ok(reader.fetch_watermarks(topic, number(p), TIMEOUT)?)).collect()
     }
 
     /// The next offset of each partition.
@@ -121,7 +129,7 @@ impl Broker {
     /// Members of a consumer group that own partitions.
     pub fn members(&self, group: &str) -> Result<usize> {
         let groups = self.reader("tests")?.fetch_group_list(Some(group), TIMEOUT)?;
-        let members = groups.groups().iter().flat_map(|group| group.members());
+        let members = groups.groups().iter().flat_map(GroupInfo::members);
         // An assignment without topics is at most: version, empty array, no user data (2 + 4 + 4 bytes).
         Ok(members.filter(|member| member.assignment().is_some_and(|bytes| bytes.len() > 10)).count())
     }
@@ -135,7 +143,7 @@ impl Broker {
         for (partition, (first, end)) in bounds.iter().enumerate() {
             let first = from.and_then(|from| from.get(partition)).unwrap_or(first);
             if first < end {
-                start.add_partition_offset(topic, partition as i32, Offset::Offset(*first))?;
+                start.add_partition_offset(topic, number(partition), Offset::Offset(*first))?;
                 open[partition] = true;
             }
         }
@@ -146,27 +154,27 @@ impl Broker {
             let message = match reader.poll(TIMEOUT).with_context(|| format!("topic {topic} gave no record"))? {
                 // The last offsets of a transaction are no records, so the end may come earlier.
                 Err(KafkaError::PartitionEOF(partition)) => {
-                    open[partition as usize] = false;
+                    open[index(partition)] = false;
                     continue;
                 }
                 message => message?,
             };
-            let (partition, offset) = (message.partition(), message.offset());
-            let end = bounds[partition as usize].1;
+            let (partition, offset) = (index(message.partition()), message.offset());
+            let end = bounds[partition].1;
             if offset < end {
                 let bytes = |b: Option<&[u8]>| b.map(<[u8]>::to_vec);
                 records.push(Record { partition, offset, key: bytes(message.key()), value: bytes(message.payload()) });
             }
-            open[partition as usize] &= offset + 1 < end;
+            open[partition] &= offset + 1 < end;
         }
         records.sort_by_key(|record| (record.partition, record.offset));
         Ok(records)
     }
 
     /// Writes one record to a partition, as it is.
-    pub fn produce(&self, topic: &str, partition: i32, key: Option<&[u8]>, value: Option<&[u8]>) -> Result<()> {
+    pub fn produce(&self, topic: &str, partition: usize, key: Option<&[u8]>, value: Option<&[u8]>) -> Result<()> {
         let producer: BaseProducer = self.config().set("message.max.bytes", "52428800").create()?;
-        let mut record = BaseRecord::to(topic).partition(partition);
+        let mut record = BaseRecord::to(topic).partition(number(partition));
         record.key = key;
         record.payload = value;
         producer.send(record).map_err(|(error, _)| error)?;
@@ -177,11 +185,21 @@ impl Broker {
 /// The offsets that the reader's group has committed.
 pub fn committed(reader: &BaseConsumer, topic: &str, partitions: usize) -> Result<Vec<Option<i64>>> {
     let mut list = TopicPartitionList::new();
-    list.add_partition_range(topic, 0, partitions as i32 - 1);
+    list.add_partition_range(topic, 0, number(partitions) - 1);
     let committed = reader.committed_offsets(list, TIMEOUT)?;
-    let offset = |partition: usize| match committed.find_partition(topic, partition as i32)?.offset() {
+    let offset = |partition: usize| match committed.find_partition(topic, number(partition))?.offset() {
         Offset::Offset(offset) => Some(offset),
         _ => None,
     };
     Ok((0..partitions).map(offset).collect())
+}
+
+/// A partition as the client library counts it.
+fn number(partition: usize) -> i32 {
+    i32::try_from(partition).unwrap_or(i32::MAX)
+}
+
+/// A partition as an index.
+fn index(partition: i32) -> usize {
+    usize::try_from(partition).unwrap_or(usize::MAX)
 }

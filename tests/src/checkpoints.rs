@@ -26,36 +26,40 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Committed offset and checkpoint of each partition at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
+    /// The group's offset; 0 where it has none.
     pub committed: Vec<i64>,
+    /// The next offset by the Delta log; 0 where it has none.
     pub checkpoint: Vec<i64>,
 }
 
 /// A thread that takes samples while the test goes on.
 #[derive(Debug)]
 pub struct Watch {
-    stop: Arc<AtomicBool>,
+    ending: Arc<AtomicBool>,
     thread: JoinHandle<Result<Vec<Sample>>>,
 }
 
 /// Figures of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
+    /// Differing samples.
     pub samples: usize,
     /// Samples in which an offset was ahead, over records that may change nothing.
     pub ahead: usize,
 }
 
 impl Watch {
+    /// Begins to sample.
     pub fn start(shop: &Shop, highwater: &Highwater) -> Result<Self> {
         let reader = shop.broker.reader(&highwater.group)?;
-        let (topic, partitions) = (shop.topic.clone(), shop.partitions as usize);
+        let (topic, partitions) = (shop.topic.clone(), shop.partitions);
         let mut log = DeltaLog::new(highwater, &topic, partitions);
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let ending = Arc::new(AtomicBool::new(false));
+        let told = ending.clone();
         let thread = std::thread::spawn(move || {
             let mut samples: Vec<Sample> = Vec::new();
             loop {
-                let last = stopped.load(Ordering::Relaxed);
+                let last = told.load(Ordering::Relaxed);
                 // While a server is down there is nothing to sample; the last sample counts, though.
                 match committed(&reader, &topic, partitions) {
                     Ok(committed) => {
@@ -74,12 +78,12 @@ impl Watch {
                 std::thread::sleep(INTERVAL);
             }
         });
-        Ok(Self { stop, thread })
+        Ok(Self { ending, thread })
     }
 
     /// Takes a last sample and checks all of them against the topic's events.
     pub fn finish(self, events: &[Event]) -> Result<Checked> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ending.store(true, Ordering::Relaxed);
         let samples = self.thread.join().map_err(|_| anyhow!("the watching thread panicked"))??;
         check(&samples, events)
     }
@@ -87,15 +91,13 @@ impl Watch {
 
 /// Checks samples against the whole topic.
 pub fn check(samples: &[Sample], events: &[Event]) -> Result<Checked> {
-    let effective: HashSet<(i32, i64)> =
+    let effective: HashSet<(usize, i64)> =
         events.iter().filter(|event| !event.may_change_nothing).map(|event| (event.partition, event.offset)).collect();
     let mut ahead = 0;
     for sample in samples {
         let mut is_ahead = false;
         for (partition, (committed, checkpoint)) in sample.committed.iter().zip(&sample.checkpoint).enumerate() {
-            if let Some(offset) =
-                (*checkpoint..*committed).find(|offset| effective.contains(&(partition as i32, *offset)))
-            {
+            if let Some(offset) = (*checkpoint..*committed).find(|offset| effective.contains(&(partition, *offset))) {
                 bail!(
                     "partition {partition}: offset {committed} is committed while the checkpoint is {checkpoint}, \
                      and the record at {offset} changes the table"

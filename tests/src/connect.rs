@@ -31,6 +31,7 @@ pub struct Worker {
 }
 
 impl Connect {
+    /// A new worker for the broker at `bootstrap`.
     pub fn start_new(scratch: &Scratch, bootstrap: &str) -> Result<Self> {
         let home = scratch.folder("connect")?;
         let jars = packages::jars("connect")?;
@@ -60,6 +61,7 @@ impl Connect {
         Ok(())
     }
 
+    /// Ends it in good order: source offsets are committed.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.stop(Signal::TERM, STOP)?;
@@ -67,6 +69,7 @@ impl Connect {
         Ok(())
     }
 
+    /// SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.kill()?;
@@ -79,10 +82,12 @@ impl Connect {
         tail(&self.program.log)
     }
 
+    /// Whether its process is alive.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
     }
 
+    /// Its REST interface.
     pub fn worker(&self) -> Worker {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -130,12 +135,12 @@ impl Worker {
         let start = Instant::now();
         loop {
             let (_, status) = self.call("GET", &format!("connectors/{name}/status"), None)?;
-            let mut states = vec![&status["connector"]["state"]];
-            states.extend(status["tasks"].as_array().into_iter().flatten().map(|task| &task["state"]));
-            if states.len() > 1 && states.iter().all(|state| *state == "RUNNING") {
+            let mut all = vec![&status["connector"]["state"]];
+            all.extend(status["tasks"].as_array().into_iter().flatten().map(|task| &task["state"]));
+            if all.len() > 1 && all.iter().all(|state| *state == "RUNNING") {
                 return Ok(());
             }
-            if states.iter().any(|state| *state == "FAILED") {
+            if all.iter().any(|state| *state == "FAILED") {
                 bail!("connector {name} failed: {status:#}");
             }
             ensure!(start.elapsed() < PATIENCE, "connector {name} does not run: {status:#}");
@@ -163,6 +168,7 @@ impl Worker {
         Ok(())
     }
 
+    /// Undoes [`forget_offsets`](Self::forget_offsets)' stop: without offsets, it takes a new snapshot.
     pub fn resume(&self, name: &str) -> Result<()> {
         self.insist("PUT", &format!("connectors/{name}/resume"), None, &[202, 204])?;
         self.wait_running(name)

@@ -15,7 +15,7 @@ use crate::shop::{Shop, wait};
 pub const BINARY: &str = "HIGHWATER_BIN";
 
 /// For a command that ends by itself, and for the lag to become zero.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How one member of a group is configured.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ pub struct Highwater {
     binary: PathBuf,
     home: PathBuf,
     config: PathBuf,
+    /// The consumer group.
     pub group: String,
     /// The table's folder.
     pub table: PathBuf,
@@ -32,16 +33,22 @@ pub struct Highwater {
 /// What a finished command said.
 #[derive(Debug)]
 pub struct Output {
+    /// How it ended.
     pub status: ExitStatus,
+    /// Standard output.
     pub stdout: String,
+    /// Standard error.
     pub stderr: String,
 }
 
 /// What `replay` reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replay {
+    /// Rows that the replay changed.
     pub rows_changed: i64,
+    /// The table's version at its start.
     pub version_before: i64,
+    /// The table's version at its end.
     pub version_after: i64,
 }
 

@@ -1,7 +1,7 @@
-//! A Kafka broker: one node, KRaft, its own data folder and ports.
+//! A Kafka broker: one node, `KRaft`, its own data folder and ports.
 
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -22,6 +22,7 @@ pub struct Kafka {
 }
 
 impl Kafka {
+    /// A new broker with empty storage.
     pub fn start_new(scratch: &Scratch) -> Result<Self> {
         let home = scratch.folder("kafka")?;
         let jars = packages::jars("kafka")?;
@@ -48,6 +49,7 @@ impl Kafka {
         Ok(())
     }
 
+    /// Ends it in good order.
     pub fn stop(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.stop(Signal::TERM, STOP)?;
@@ -55,6 +57,7 @@ impl Kafka {
         Ok(())
     }
 
+    /// SIGKILL.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(mut process) = self.process.take() {
             process.kill()?;
@@ -67,10 +70,12 @@ impl Kafka {
         self.process.as_mut().context("kafka is not running")?.freeze()
     }
 
+    /// Undoes [`freeze`](Self::freeze).
     pub fn thaw(&mut self) -> Result<()> {
         self.process.as_mut().context("kafka is not running")?.thaw()
     }
 
+    /// Whether its process is alive.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
     }
@@ -81,14 +86,14 @@ impl Kafka {
     }
 }
 
-fn format(home: &Path, jars: &Path, properties: &PathBuf) -> Result<()> {
+fn format(home: &Path, jars: &Path, properties: &Path) -> Result<()> {
     // A cluster id is 16 bytes in URL-safe base64; any 22 of its letters do where the last one is of the first 4 in 16.
     let id: String = (0..21).map(|_| char::from(rand::random_range(b'a'..=b'z'))).chain(['A']).collect();
     let properties = properties.to_string_lossy();
     Program::new("kafka-format", "java", home.join("format.log"))
         .args(java(jars, 128))
         .args(["kafka.tools.StorageTool", "format", "-t", &id, "-c", &*properties])
-        .finish(Duration::from_secs(120))
+        .finish(Duration::from_mins(2))
 }
 
 fn settings(home: &Path, port: u16, controller: u16) -> String {

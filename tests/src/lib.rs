@@ -12,6 +12,14 @@
 //! 6. [`highwater`] configures and runs the binary; [`oracle`] compares the replica with PostgreSQL, [`checkpoints`] the
 //!    committed offsets with the Delta log.
 
+#![allow(
+    clippy::must_use_candidate,
+    clippy::return_self_not_must_use,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a harness for our own tests: it speaks to whoever runs them, and panics where it breaks its own promise"
+)]
+
 pub mod broker;
 pub mod checkpoints;
 pub mod connect;

@@ -16,6 +16,7 @@ const NAMED: usize = 10;
 /// What one side holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
+    /// How many.
     pub rows: usize,
     /// Sum of the rows' hashes: the same in any order.
     pub set: u64,

@@ -1,7 +1,7 @@
 //! The (anchor, LSN) order of Debezium envelopes, computed apart from the product's own decoder: the tests use it to find re-deliveries and
 //! the records that the guard may refuse. The rule is the design's; see ARCHITECTURE.md.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -11,14 +11,19 @@ use crate::broker::Record;
 /// What a test wants to know of one record of the table's topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    pub partition: i32,
+    /// From 0.
+    pub partition: usize,
+    /// Position in the partition.
     pub offset: i64,
     /// The key's JSON text; empty for a truncate.
     pub key: String,
     /// None for a tombstone.
     pub op: Option<String>,
+    /// First half of the order.
     pub anchor: u64,
+    /// Second half of the order.
     pub lsn: u64,
+    /// `source.sequence`, as it came.
     pub sequence: String,
     /// The row after the change, as JSON text.
     pub after: String,
@@ -30,7 +35,7 @@ pub struct Event {
 
 /// Reads the records of a topic, given in the order of each partition from its first.
 pub fn events(records: &[Record]) -> Result<Vec<Event>> {
-    let mut seen = HashMap::new();
+    let mut seen = HashSet::new();
     let mut newest = HashMap::new();
     let mut snapshot = HashMap::new();
     records
@@ -41,7 +46,7 @@ pub fn events(records: &[Record]) -> Result<Vec<Event>> {
             if event.op.is_some() {
                 let place = (event.partition, event.key.clone());
                 let order = (event.anchor, event.lsn);
-                event.again = seen.insert((place.clone(), order, event.op.clone()), ()).is_some();
+                event.again = !seen.insert((place.clone(), order, event.op.clone()));
                 let greatest = newest.entry(place).or_insert((0, 0));
                 event.may_change_nothing = order <= *greatest;
                 *greatest = order.max(*greatest);
@@ -53,7 +58,7 @@ pub fn events(records: &[Record]) -> Result<Vec<Event>> {
         .collect()
 }
 
-fn event(record: &Record, snapshot: &mut HashMap<i32, u64>) -> Result<Event> {
+fn event(record: &Record, snapshot: &mut HashMap<usize, u64>) -> Result<Event> {
     let text = |bytes: &Option<Vec<u8>>| String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
     let mut event = Event {
         partition: record.partition,
@@ -72,7 +77,7 @@ fn event(record: &Record, snapshot: &mut HashMap<i32, u64>) -> Result<Event> {
     let source = &value["source"];
     let op = value["op"].as_str().context("no op")?;
     let lsn = source["lsn"].as_u64();
-    event.sequence = source["sequence"].as_str().context("no sequence")?.to_owned();
+    source["sequence"].as_str().context("no sequence")?.clone_into(&mut event.sequence);
     let sequence: Vec<Option<String>> = serde_json::from_str(&event.sequence)?;
     let committed = sequence.first().cloned().flatten().map(|text| text.parse::<u64>()).transpose()?;
     let newest = snapshot.entry(record.partition).or_default();

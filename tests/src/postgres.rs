@@ -26,7 +26,9 @@ pub struct Postgres {
 /// Names one database of a server; opens connections to it.
 #[derive(Clone, Debug)]
 pub struct Database {
+    /// On 127.0.0.1.
     pub port: u16,
+    /// Of the database.
     pub name: String,
 }
 
@@ -102,10 +104,12 @@ impl Postgres {
         Ok(())
     }
 
+    /// Whether its process is alive.
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| matches!(process.ended(), Ok(None)))
     }
 
+    /// One of its databases.
     pub fn database(&self, name: &str) -> Database {
         Database { port: self.port, name: name.into() }
     }

@@ -19,23 +19,31 @@ const POLL: Duration = Duration::from_millis(50);
 /// User and group that a program is run as, where it can't run as root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
+    /// Its number.
     pub user: u32,
+    /// Number of its main group.
     pub group: u32,
 }
 
 /// What to run and how.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// For messages.
     pub name: String,
+    /// Found in PATH, where it is no path.
     pub command: PathBuf,
+    /// Arguments.
     pub args: Vec<String>,
+    /// Other user to run as.
     pub account: Option<Account>,
     /// Receives standard error, and standard output unless `output` is set. Appended to by restarts.
     pub log: PathBuf,
+    /// Receives standard output, where it is to be apart.
     pub output: Option<PathBuf>,
 }
 
 impl Program {
+    /// A command without arguments, run as we are.
     pub fn new(name: &str, command: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self {
         Self {
             name: name.into(),
@@ -47,21 +55,25 @@ impl Program {
         }
     }
 
+    /// Adds arguments.
     pub fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
+    /// Sets the account.
     pub fn account(mut self, account: Option<Account>) -> Self {
         self.account = account;
         self
     }
 
+    /// Sets the file for standard output.
     pub fn output(mut self, output: impl Into<PathBuf>) -> Self {
         self.output = Some(output.into());
         self
     }
 
+    /// Starts it.
     pub fn start(&self) -> Result<Process> {
         let append = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
         let log = append(&self.log).with_context(|| format!("can't write {}", self.log.display()))?;
@@ -118,10 +130,12 @@ pub struct Process {
 }
 
 impl Process {
+    /// The program's name.
     pub fn name(&self) -> &str {
         &self.program.name
     }
 
+    /// The whole log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.program.log).unwrap_or_default()
     }

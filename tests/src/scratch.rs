@@ -47,6 +47,7 @@ impl Scratch {
         Ok(Self { path, watcher: Some(watcher) })
     }
 
+    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -15,30 +15,36 @@ use crate::postgres::{Database, Postgres};
 use crate::stack::{HOST, Stack, repository_file};
 
 /// So many marker rows reach every one of a few partitions, as good as surely; [`Shop::delivered`] insists on all.
-const MARKERS: i64 = 24;
+const MARKERS: usize = 24;
 /// Includes a worker's restart and the re-delivery that follows.
-const DELIVERY: Duration = Duration::from_secs(120);
+const DELIVERY: Duration = Duration::from_mins(2);
 
 /// The shop. Dropping it removes its connector and replication slot.
 #[derive(Debug)]
 pub struct Shop {
+    /// Of the database, the connector, the slot and the topic's prefix.
     pub name: String,
+    /// The source.
     pub database: Database,
+    /// Where the topic is.
     pub broker: Broker,
+    /// Where the connector is.
     pub worker: Worker,
+    /// Of the orders.
     pub topic: String,
-    pub partitions: i32,
+    /// How many the topic has.
+    pub partitions: usize,
     marked: AtomicU32,
 }
 
 impl Shop {
     /// A database and a topic on the stack's servers; no connector yet. The name must be an SQL identifier, new in the stack.
-    pub fn open(stack: &Stack, name: &str, partitions: i32) -> Result<Self> {
+    pub fn open(stack: &Stack, name: &str, partitions: usize) -> Result<Self> {
         Self::open_on(&stack.postgres, stack, name, partitions)
     }
 
     /// The same with its database on another server.
-    pub fn open_on(postgres: &Postgres, stack: &Stack, name: &str, partitions: i32) -> Result<Self> {
+    pub fn open_on(postgres: &Postgres, stack: &Stack, name: &str, partitions: usize) -> Result<Self> {
         let database = postgres.create_database(name)?;
         database.execute(&repository_file("sql/source.sql")?)?;
         database.execute(&repository_file("sql/generate.sql")?)?;
@@ -96,14 +102,14 @@ impl Shop {
         let what = format!("the changes of {} did not reach the topic", self.name);
         wait(DELIVERY, &what, || {
             for record in self.broker.read(&self.topic, Some(&from))? {
-                from[record.partition as usize] = record.offset + 1;
+                from[record.partition] = record.offset + 1;
                 let after = record.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
                 if after.split_once("\"after\":").is_some_and(|(_, after)| after.contains(&needle)) {
                     partitions.insert(record.partition);
                     keys.insert(record.key);
                 }
             }
-            Ok(keys.len() == MARKERS as usize && partitions.len() == self.partitions as usize)
+            Ok(keys.len() == MARKERS && partitions.len() == self.partitions)
         })
     }
 
@@ -116,6 +122,7 @@ impl Shop {
         self.database.execute(&format!("select pg_drop_replication_slot(slot_name) from {slot}"))
     }
 
+    /// The whole topic.
     pub fn records(&self) -> Result<Vec<Record>> {
         self.broker.read(&self.topic, None)
     }

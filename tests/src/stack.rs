@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -16,16 +16,20 @@ use crate::scratch::Scratch;
 /// Where everything listens.
 pub const HOST: &str = "127.0.0.1";
 /// A start may take long where other work has the processors.
-pub const START: Duration = Duration::from_secs(120);
+pub const START: Duration = Duration::from_mins(2);
 /// After that long, an orderly stop becomes a kill.
 pub const STOP: Duration = Duration::from_secs(45);
 
 /// The three servers. Dropping it kills them and removes their folder, in the order of the fields.
 #[derive(Debug)]
 pub struct Stack {
+    /// The worker.
     pub connect: Connect,
+    /// The broker.
     pub kafka: Kafka,
+    /// PostgreSQL 16.
     pub postgres: Postgres,
+    /// Their folder; tests may put theirs inside.
     pub scratch: Scratch,
 }
 
@@ -65,7 +69,7 @@ pub struct Shared(MutexGuard<'static, Option<Stack>>);
 pub fn shared() -> Result<Shared> {
     static STACK: Mutex<Option<Stack>> = Mutex::new(None);
     // A failed test poisons the lock and nothing else: each test has a database, a topic and a connector of its own.
-    let mut guard = STACK.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut guard = STACK.lock().unwrap_or_else(PoisonError::into_inner);
     match guard.as_mut() {
         Some(stack) => stack.heal()?,
         None => *guard = Some(Stack::start()?),

@@ -3,6 +3,8 @@
 //! The tests run one after another against one stack, whatever the number of test threads. Each prints a line that starts with
 //! `figures:`, past the test runner's capture.
 
+#![allow(clippy::expect_used, reason = "a test may panic")]
+
 #[path = "stack/changes.rs"]
 mod changes;
 #[path = "stack/groups.rs"]

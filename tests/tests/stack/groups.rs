@@ -22,7 +22,7 @@ fn two_members_share_a_topic_and_one_takes_over_when_the_other_leaves() -> Resul
     let mut one = first.run()?;
     let mut two = second.run()?;
     let both = || Ok(shop.broker.members(&first.group)? == 2);
-    wait(Duration::from_secs(60), "two members did not own partitions", both)
+    wait(Duration::from_mins(1), "two members did not own partitions", both)
         .with_context(|| format!("{}{}", first.tail(&one), second.tail(&two)))?;
     shop.generate_slowly(300, 3_000, 300, 2)?;
     shop.delivered()?;

@@ -100,11 +100,11 @@ fn kills_of_connect_under_load_re_deliver_and_the_replica_is_right() -> Result<(
 
     let (changes, kills) = under_load(&shop, || {
         // Killed before its first commit of offsets, Debezium takes a new snapshot and never sends what happened in the gap.
-        wait(Duration::from_secs(60), "connect committed no offset", || shop.worker.has_streamed_offsets(&shop.name))?;
+        wait(Duration::from_mins(1), "connect committed no offset", || shop.worker.has_streamed_offsets(&shop.name))?;
         for kill in 1..=BOUND {
             let start = shop.broker.count(&shop.topic)?;
             let grown = || Ok(shop.broker.count(&shop.topic)? > start + 1_500);
-            wait(Duration::from_secs(60), "the topic does not grow", grown)?;
+            wait(Duration::from_mins(1), "the topic does not grow", grown)?;
             stack.connect.kill()?;
             stack.connect.start()?;
             shop.worker.wait_running(&shop.name)?;

@@ -26,7 +26,7 @@ fn wait_for_waiter(shop: &Shop, transaction: &str) -> Result<()> {
         "select count(*) from pg_locks where not granted and locktype = 'transactionid' and transactionid::text = '{transaction}'"
     );
     let complaint = "the slot's creation did not come to wait for the transaction";
-    wait(Duration::from_secs(60), complaint, || Ok(shop.database.value::<i64>(&waiting)? > 0))
+    wait(Duration::from_mins(1), complaint, || Ok(shop.database.value::<i64>(&waiting)? > 0))
 }
 
 /// The last event of `op` for this order.
@@ -57,7 +57,7 @@ fn a_transaction_open_during_the_snapshot_is_not_lost() -> Result<()> {
     begin(&mut c, "update orders set status = 'early' where order_id between 71 and 90")?;
     b.batch_execute("commit")?;
     shop.connect()?;
-    wait(Duration::from_secs(60), "no snapshot row came", || Ok(last(&shop.events()?, 90, "r").is_some()))?;
+    wait(Duration::from_mins(1), "no snapshot row came", || Ok(last(&shop.events()?, 90, "r").is_some()))?;
     // The replica holds the snapshot's row before the change arrives, or at least may do so.
     highwater.wait_caught_up(&shop, &mut process)?;
     c.batch_execute("update orders set status = 'late' where order_id between 91 and 110; commit")?;
@@ -121,11 +121,11 @@ fn the_first_change_after_a_re_snapshot_is_not_lost() -> Result<()> {
             });
             let anew = || Ok(snapshots(&shop.events()?) > before);
             let came =
-                shop.worker.resume(&shop.name).and_then(|()| wait(Duration::from_secs(60), "no snapshot came", anew));
+                shop.worker.resume(&shop.name).and_then(|()| wait(Duration::from_mins(1), "no snapshot came", anew));
             std::thread::sleep(Duration::from_millis(300));
             snapshot_came.store(true, Ordering::Relaxed);
-            let changed = changes.join().expect("the changes do not panic");
-            came.and(changed)
+            let outcome = changes.join().expect("the changes do not panic");
+            came.and(outcome)
         })?;
         shop.delivered()?;
         equal = equal_to_snapshot(&shop.events()?);
@@ -160,7 +160,7 @@ fn a_transaction_open_across_an_incremental_snapshot_is_not_lost() -> Result<()>
     let signal = r#"{"type": "incremental", "data-collections": ["public.orders"]}"#;
     shop.database.execute(&format!("insert into debezium_signal values ('again', 'execute-snapshot', '{signal}')"))?;
     let complaint = "the incremental snapshot did not come";
-    wait(Duration::from_secs(60), complaint, || Ok(rows(&shop.events()?) >= before + 300))?;
+    wait(Duration::from_mins(1), complaint, || Ok(rows(&shop.events()?) >= before + 300))?;
     highwater.wait_caught_up(&shop, &mut process)?;
     open.batch_execute("commit")?;
     shop.delivered()?;

@@ -9,12 +9,13 @@ use highwater_tests::stack::{Stack, shared};
 use crate::verdict::figures;
 
 /// Last value of each key in the topic, the tombstones apart, against the number of rows in the table.
-fn live_keys(shop: &Shop) -> Result<(usize, i64)> {
+fn live_keys(shop: &Shop) -> Result<(i64, i64)> {
     let mut rows = BTreeMap::new();
     for event in shop.events()?.into_iter().filter(|event| event.op.is_some()) {
         rows.insert(event.key, event.after);
     }
     let live = rows.values().filter(|after| *after != "null").count();
+    let live = i64::try_from(live)?;
     Ok((live, shop.database.value("select count(*) from public.orders")?))
 }
 
@@ -26,7 +27,7 @@ fn each_server_comes_back_with_its_data_after_a_kill_and_after_a_stop() -> Resul
     shop.connect()?;
     shop.delivered()?;
     let first = live_keys(&shop)?;
-    ensure!(first.0 as i64 == first.1, "{first:?}");
+    ensure!(first.0 == first.1, "{first:?}");
 
     let change = |stack: &mut Stack, what: &str, seed| -> Result<()> {
         shop.worker.wait_running(&shop.name).with_context(|| what.to_owned())?;
@@ -56,7 +57,7 @@ fn each_server_comes_back_with_its_data_after_a_kill_and_after_a_stop() -> Resul
     change(&mut stack, "a stop of postgres", 7)?;
 
     let (live, rows) = live_keys(&shop)?;
-    ensure!(live as i64 == rows, "{live} live keys in the topic, {rows} rows in PostgreSQL");
+    ensure!(live == rows, "{live} live keys in the topic, {rows} rows in PostgreSQL");
     figures(&format!("servers: records={} live_keys={live} rows={rows}", shop.broker.count(&shop.topic)?));
     Ok(())
 }

@@ -10,7 +10,7 @@ use highwater_tests::order::Event;
 use highwater_tests::shop::Shop;
 
 /// Compares every column of every row, checks the offsets, and prints the figures. Returns the topic's events.
-pub fn verdict(test: &str, shop: &Shop, highwater: &Highwater, watch: Watch, more: &str) -> Result<Vec<Event>> {
+pub(crate) fn verdict(test: &str, shop: &Shop, highwater: &Highwater, watch: Watch, more: &str) -> Result<Vec<Event>> {
     let events = shop.events()?;
     let checked = watch.finish(&events)?;
     let digest = oracle::compare(shop, highwater)?;
@@ -30,6 +30,6 @@ pub fn verdict(test: &str, shop: &Shop, highwater: &Highwater, watch: Watch, mor
 }
 
 /// Prints a line of figures past the test runner's capture: they are wanted when a test passes.
-pub fn figures(line: &str) {
+pub(crate) fn figures(line: &str) {
     let _ = writeln!(std::io::stdout(), "figures: {line}");
 }
