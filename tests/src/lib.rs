@@ -11,6 +11,10 @@
 //! 5. [`shop`] is one source database with its connector and topic, made from the same SQL and JSON files as the compose file's.
 //! 6. [`highwater`] configures and runs the binary; [`oracle`] compares the replica with PostgreSQL, [`checkpoints`] the
 //!    committed offsets with the Delta log.
+//!
+//! `cargo test --release -p highwater-tests` runs all of it; it needs Java, Maven, util-linux, the `highwater` binary in the same target
+//! folder and, for one test, Debian's PostgreSQL 15. What is missing fails a test, with what to install. Settings, all optional: `HIGHWATER_BIN`
+//! (another binary), `HIGHWATER_TEST_SEED` (the moments of an earlier run's kills), `HIGHWATER_TEST_KEEP` (keep folders and logs).
 
 #![allow(
     clippy::must_use_candidate,

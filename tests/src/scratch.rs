@@ -30,21 +30,20 @@ impl Scratch {
         let folder =
             tempfile::Builder::new().prefix(&format!("highwater-{what}-")).tempdir().context("no temporary folder")?;
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
-        let path = folder.keep();
         if std::env::var_os(KEEP).is_some() {
-            eprintln!("{KEEP} is set: keeping {}", path.display());
-            return Ok(Self { path, watcher: None });
+            eprintln!("{KEEP} is set: keeping {}", folder.path().display());
+            return Ok(Self { path: folder.keep(), watcher: None });
         }
         let watcher = Command::new("setsid")
             .args(["sh", "-c", WATCH])
-            .arg(&path)
+            .arg(folder.path())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .context("setsid and sh are needed (package util-linux)")?;
-        Ok(Self { path, watcher: Some(watcher) })
+        Ok(Self { path: folder.keep(), watcher: Some(watcher) })
     }
 
     /// Where it is.
