@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        ArrayRef, BinaryBuilder, BooleanArray, BooleanBufferBuilder, BooleanBuilder, Date32Builder,
-        Decimal128Builder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int32BufferBuilder,
-        Int64Builder, Int64BufferBuilder, RecordBatch, StringBuilder, TimestampMicrosecondBuilder,
+        ArrayRef, BinaryBuilder, BooleanArray, BooleanBufferBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
+        Float32Builder, Float64Builder, Int16Builder, Int32BufferBuilder, Int32Builder, Int64BufferBuilder,
+        Int64Builder, RecordBatch, StringBuilder, TimestampMicrosecondBuilder,
     },
     buffer::ScalarBuffer,
     compute::filter_record_batch,
@@ -202,9 +202,7 @@ impl ColumnBuilder {
             DataType::Long => Self::Long(Int64Builder::new()),
             DataType::Float => Self::Float(Float32Builder::new()),
             DataType::Double => Self::Double(Float64Builder::new()),
-            DataType::Decimal { .. } => {
-                Self::Decimal(Decimal128Builder::new().with_data_type(data_type.arrow()))
-            }
+            DataType::Decimal { .. } => Self::Decimal(Decimal128Builder::new().with_data_type(data_type.arrow())),
             DataType::String => Self::String(StringBuilder::new()),
             DataType::Binary => Self::Binary(BinaryBuilder::new()),
             DataType::Date => Self::Date(Date32Builder::new()),

@@ -106,6 +106,11 @@ impl Decoder {
         if let Some(missing) = cells.iter().position(|cell| *cell == Cell::Missing) {
             return Err(Problem::ColumnMissing.at(&self.schema.columns()[missing].name));
         }
+        if matches!(op, Op::Create | Op::Read)
+            && let Some(left_out) = cells.iter().position(|cell| *cell == Cell::Unchanged)
+        {
+            return Err(Problem::LeftOut.at(&self.schema.columns()[left_out].name));
+        }
         let deleted = op == Op::Delete;
         batch.push(&cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
         Ok(Decoded::Change(op, order))

@@ -56,6 +56,11 @@ pub enum Problem {
     /// The same column stands twice in a row image.
     #[error("stands twice in the row")]
     ColumnTwice,
+    /// An insert without a TOASTed value: the value is in another key's row.
+    #[error(
+        "an insert leaves the value out, as after a change of the key; set REPLICA IDENTITY FULL on the source table"
+    )]
+    LeftOut,
     /// The value's JSON type does not fit the column.
     #[error("expected {expected}, found {found}")]
     Type {

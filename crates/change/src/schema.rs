@@ -140,7 +140,9 @@ impl Column {
         };
         let column = Self { name: name.to_owned(), data_type, wire };
         match wire {
-            Some(wire) if !wire.fits(data_type) => Err(SchemaError::WireDoesNotFit { column: column.name, data_type, wire }),
+            Some(wire) if !wire.fits(data_type) => {
+                Err(SchemaError::WireDoesNotFit { column: column.name, data_type, wire })
+            }
             _ => Ok(column),
         }
     }
@@ -226,8 +228,7 @@ impl TableSchema {
             .map(|name| position(name.as_ref()).ok_or_else(|| SchemaError::UnknownKey(name.as_ref().to_owned())))
             .collect::<Result<Vec<_>, _>>()?;
 
-        let mut fields: Vec<Field> =
-            columns.iter().map(|c| Field::new(&c.name, c.data_type.arrow(), true)).collect();
+        let mut fields: Vec<Field> = columns.iter().map(|c| Field::new(&c.name, c.data_type.arrow(), true)).collect();
         fields.push(Field::new(&meta.source_lsn, ArrowType::Int64, true));
         fields.push(Field::new(&meta.source_anchor, ArrowType::Int64, true));
         fields.push(Field::new(&meta.is_deleted, ArrowType::Boolean, true));
@@ -291,9 +292,20 @@ mod tests {
 
     #[test]
     fn type_names_read_back_as_written() {
-        for name in ["boolean", "short", "int", "long", "float", "double", "decimal(12,2)", "string", "binary", "date",
-            "timestamp", "timestamp_ntz"]
-        {
+        for name in [
+            "boolean",
+            "short",
+            "int",
+            "long",
+            "float",
+            "double",
+            "decimal(12,2)",
+            "string",
+            "binary",
+            "date",
+            "timestamp",
+            "timestamp_ntz",
+        ] {
             assert_eq!(name.parse::<DataType>().unwrap().to_string(), name);
         }
         for bad in ["", "text", "decimal", "decimal(39,0)", "decimal(2,3)", "decimal(0,0)", "decimal(12,-2)"] {
@@ -307,7 +319,10 @@ mod tests {
         assert_eq!(schema(&[("id", "long")], &[]), Err(SchemaError::NoKey));
         assert_eq!(schema(&[("id", "long")], &["ID"]), Err(SchemaError::UnknownKey("ID".into())));
         assert!(matches!(schema(&[("id", "long"), ("ID", "long")], &["id"]), Err(SchemaError::SameName(..))));
-        assert!(matches!(schema(&[("id", "long"), ("Is_Deleted", "boolean")], &["id"]), Err(SchemaError::SameName(..))));
+        assert!(matches!(
+            schema(&[("id", "long"), ("Is_Deleted", "boolean")], &["id"]),
+            Err(SchemaError::SameName(..))
+        ));
         assert!(matches!(schema(&[("id", "long@millis")], &["id"]), Err(SchemaError::WireDoesNotFit { .. })));
         assert!(matches!(schema(&[("id", "long@feet")], &["id"]), Err(SchemaError::UnknownWire(_))));
     }

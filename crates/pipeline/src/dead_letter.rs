@@ -62,7 +62,13 @@ impl DeadLetters {
     ///
     /// # Errors
     /// [`Fault`] where the file cannot be written.
-    pub fn write(&mut self, table: &str, partition: &TopicPartition, record: &RecordRef<'_>, reason: &str) -> Result<(), Fault> {
+    pub fn write(
+        &mut self,
+        table: &str,
+        partition: &TopicPartition,
+        record: &RecordRef<'_>,
+        reason: &str,
+    ) -> Result<(), Fault> {
         let offset = record.offset;
         tracing::warn!(table, %partition, offset, reason, "dead letter");
         let Self::File { path, file } = self else { return Ok(()) };
@@ -89,9 +95,9 @@ impl DeadLetters {
     /// [`Fault`] where the file cannot be synced.
     pub fn sync(&mut self) -> Result<(), Fault> {
         match self {
-            Self::File { path, file } => {
-                file.sync_data().map_err(|e| Fault::halt(format!("cannot sync the dead letters {}: {e}", path.display())))
-            }
+            Self::File { path, file } => file
+                .sync_data()
+                .map_err(|e| Fault::halt(format!("cannot sync the dead letters {}: {e}", path.display()))),
             Self::Log => Ok(()),
         }
     }

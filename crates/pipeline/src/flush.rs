@@ -30,7 +30,13 @@ pub(crate) struct Flight<R> {
 }
 
 /// Applies `batch` until it is durable or the table has to halt.
-pub(crate) async fn fly<R: Replica>(table: usize, name: String, mut replica: R, batch: Batch, patience: Patience) -> Flight<R> {
+pub(crate) async fn fly<R: Replica>(
+    table: usize,
+    name: String,
+    mut replica: R,
+    batch: Batch,
+    patience: Patience,
+) -> Flight<R> {
     let began = Instant::now();
     let mut pause = PAUSE_FIRST;
     let mut lost_races = 0;

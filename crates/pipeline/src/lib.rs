@@ -31,3 +31,6 @@ pub use run::{Ending, Pipeline, Settings, Summary};
 pub use source::{AssignedPartition, Polled, Source};
 pub use start::StartAt;
 pub use table::{OnError, Table};
+
+#[cfg(test)]
+mod tests;

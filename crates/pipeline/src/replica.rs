@@ -2,12 +2,12 @@
 
 use std::future::Future;
 
-use crate::{Batch, Checkpoint, Fault};
+use crate::{Batch, Checkpoint, Fault, TopicPartition};
 
 /// A table that takes batches.
 pub trait Replica: Send + 'static {
-    /// The positions that the table's newest version holds, read anew.
-    fn checkpoint(&mut self) -> impl Future<Output = Result<Checkpoint, Fault>> + Send;
+    /// The positions of these partitions that the newest version of the table holds, read anew.
+    fn checkpoint(&mut self, partitions: &[TopicPartition]) -> impl Future<Output = Result<Checkpoint, Fault>> + Send;
 
     /// Applies a batch under the guard. When this returns, the effect and the batch's positions are durable.
     ///

@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    Applied, AssignedPartition, Batch, Counts, DeadLetters, Fault, Flushed, Observer, OnError, Polled, Records, Replica,
-    Source, StartAt, Table, TopicPartition,
+    Applied, AssignedPartition, Batch, Counts, DeadLetters, Fault, Flushed, Observer, OnError, Polled, Position,
+    Records, Replica, Source, StartAt, Table, TopicPartition,
     flush::{self, Flight, Patience},
     table::State,
 };
@@ -224,7 +224,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let table = &mut self.tables[index];
         for (partition, record) in rows.iter().filter_map(|&row| batch.raw(row)) {
             if table.on_error == OnError::Halt {
-                let fault = Fault::halt(format!("table `{}`, {partition} offset {}: {REASON}", table.name, record.offset));
+                let fault =
+                    Fault::halt(format!("table `{}`, {partition} offset {}: {REASON}", table.name, record.offset));
                 table.replica = Some(replica);
                 self.halt(index, fault);
                 return Ok(());
@@ -254,21 +255,20 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     async fn assign(&mut self, partitions: Vec<AssignedPartition>) -> Result<(), Fault> {
         let mut ahead = 0;
         let mut offsets = Vec::new();
-        for assigned in &partitions {
-            let TopicPartition { topic, partition } = &assigned.partition;
-            let Some(&index) = self.by_topic.get(topic) else { continue };
-            self.land_table(index).await?;
-            let table = &mut self.tables[index];
-            if table.state != State::Running {
+        for index in 0..self.tables.len() {
+            let topic = Arc::clone(&self.tables[index].topic);
+            let assigned: Vec<_> = partitions.iter().filter(|assigned| assigned.partition.topic == topic).collect();
+            if assigned.is_empty() {
                 continue;
             }
-            let Some(replica) = &mut table.replica else { continue };
-            let checkpoint = replica.checkpoint().await;
-            match checkpoint.and_then(|checkpoint| self.settings.start_at.position(assigned, &checkpoint)) {
-                Ok(position) => {
-                    table.assign(*partition, position, assigned.high);
-                    ahead += u64::try_from(assigned.high - position.offset).unwrap_or(0);
-                    offsets.push((assigned.partition.clone(), position.offset));
+            self.land_table(index).await?;
+            match self.starts(index, &assigned).await {
+                Ok(starts) => {
+                    for (assigned, position) in assigned.iter().zip(starts) {
+                        self.tables[index].assign(assigned.partition.partition, position, assigned.high);
+                        ahead += u64::try_from(assigned.high - position.offset).unwrap_or(0);
+                        offsets.push((assigned.partition.clone(), position.offset));
+                    }
                 }
                 Err(fault) => self.halt(index, fault),
             }
@@ -277,6 +277,15 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let named: Vec<_> = partitions.into_iter().map(|assigned| assigned.partition).collect();
         self.observer.assigned(&named, ahead);
         self.source.start(offsets).await
+    }
+
+    /// Where each of a table's partitions is to be read from. A table that has halted reads none.
+    async fn starts(&mut self, index: usize, assigned: &[&AssignedPartition]) -> Result<Vec<Position>, Fault> {
+        let table = &mut self.tables[index];
+        let (State::Running, Some(replica)) = (&table.state, &mut table.replica) else { return Ok(Vec::new()) };
+        let named: Vec<_> = assigned.iter().map(|assigned| assigned.partition.clone()).collect();
+        let checkpoint = replica.checkpoint(&named).await?;
+        assigned.iter().map(|assigned| self.settings.start_at.position(assigned, &checkpoint)).collect()
     }
 
     /// Makes durable what was read of the partitions that leave, and lets go of them.
@@ -333,11 +342,18 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     }
 
     fn is_caught_up(&self) -> bool {
-        self.settings.until_caught_up && self.assigned_once && self.block.0.is_empty() && self.tables.iter().all(Table::is_caught_up)
+        self.settings.until_caught_up
+            && self.assigned_once
+            && self.block.0.is_empty()
+            && self.tables.iter().all(Table::is_caught_up)
     }
 
     fn next_deadline(&self) -> Instant {
-        let due = self.tables.iter().filter(|table| table.replica.is_some()).filter_map(|table| table.open.due(&table.limits));
+        let due = self
+            .tables
+            .iter()
+            .filter(|table| table.replica.is_some())
+            .filter_map(|table| table.open.due(&table.limits));
         due.min().unwrap_or_else(|| Instant::now() + IDLE)
     }
 }

@@ -51,7 +51,14 @@ pub(crate) struct Reading {
 
 impl<R> Table<R> {
     /// A table named `name`, fed from `topic`, kept in `replica`.
-    pub fn new(name: &str, topic: &str, schema: &Arc<TableSchema>, limits: BatchLimits, on_error: OnError, replica: R) -> Self {
+    pub fn new(
+        name: &str,
+        topic: &str,
+        schema: &Arc<TableSchema>,
+        limits: BatchLimits,
+        on_error: OnError,
+        replica: R,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             topic: topic.into(),
@@ -73,10 +80,14 @@ impl<R> Table<R> {
     /// Decodes a record into the open batch. A record that cannot be decoded becomes a dead letter or halts the
     /// table. Records of partitions that are not ours any more, and of a table that is stopping, are passed over:
     /// their offsets are not acknowledged, so whoever reads next gets them.
-    pub(crate) fn take(&mut self, partition: &TopicPartition, record: RecordRef<'_>, dead_letters: &mut DeadLetters) -> Result<(), Fault> {
+    pub(crate) fn take(
+        &mut self,
+        partition: &TopicPartition,
+        record: RecordRef<'_>,
+        dead_letters: &mut DeadLetters,
+    ) -> Result<(), Fault> {
         let Some(reading) = self.partitions.get_mut(&record.partition) else { return Ok(()) };
-        // a record before the position was read on an earlier assignment
-        if self.state != State::Running || record.offset < reading.position.offset {
+        if self.state != State::Running {
             return Ok(());
         }
         let mut horizon = reading.position.horizon;
@@ -103,7 +114,8 @@ impl<R> Table<R> {
                 }
             },
         }
-        reading.position = Position { offset: record.offset + 1, horizon };
+        // a record that is read again, as a recorded file may hold one, does not move the position back
+        reading.position = Position { offset: (record.offset + 1).max(reading.position.offset), horizon };
         self.open.advance(partition, reading.position);
         Ok(())
     }
@@ -111,7 +123,11 @@ impl<R> Table<R> {
     /// Whether everything that was there when its partitions were assigned has been read.
     pub(crate) fn is_caught_up(&self) -> bool {
         let done = |reading: &Reading| reading.position.offset >= reading.end;
-        self.state != State::Running || self.partitions.values().all(done)
+        match self.state {
+            State::Running => self.partitions.values().all(done),
+            State::Halting(_) => false,
+            State::Halted(_) => true,
+        }
     }
 
     /// Begins to read a partition.

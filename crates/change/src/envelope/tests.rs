@@ -15,8 +15,7 @@ fn orders() -> Arc<TableSchema> {
 /// Decodes one record of the orders table, and hands back what it left in the batch.
 fn decode(key: Option<&str>, value: Option<&str>) -> (Result<Decoded, Malformed>, ChangeBatch) {
     let mut batch = BatchBuilder::new(orders());
-    let record =
-        RecordRef { partition: 0, offset: 7, key: key.map(str::as_bytes), value: value.map(str::as_bytes) };
+    let record = RecordRef { partition: 0, offset: 7, key: key.map(str::as_bytes), value: value.map(str::as_bytes) };
     let decoded = Decoder::new(orders()).decode(record, &mut Horizon::default(), &mut batch);
     (decoded, batch.finish().unwrap())
 }
@@ -47,7 +46,8 @@ fn a_row_change_becomes_one_row_of_exact_values() {
 
 #[test]
 fn of_a_delete_only_the_record_key_is_read() {
-    let value = r#"{"op":"d","before":{"order_id":0,"status":"invented","amount":"AA=="},"after":null,"source":{"lsn":160}}"#;
+    let value =
+        r#"{"op":"d","before":{"order_id":0,"status":"invented","amount":"AA=="},"after":null,"source":{"lsn":160}}"#;
     let (decoded, batch) = decode(KEY, Some(value));
     assert_eq!(decoded, Ok(Decoded::Change(Op::Delete, order(160, 160))));
     assert_eq!(batch.rows.column(0).as_primitive::<arrow::datatypes::Int64Type>().value(0), 1);
@@ -64,7 +64,11 @@ fn records_that_change_no_row_are_told_by_their_shape() {
         (KEY, Some(r#"{"schema":null,"payload":null}"#), NoChange::Tombstone),
         (Some(r#"{"serverName":"shop"}"#), Some(r#"{"ts_ms":1796027027296}"#), NoChange::Heartbeat),
         (None, Some(r#"{"status":"BEGIN","id":"571:53195829","ts_ms":1486500577125}"#), NoChange::TransactionMarker),
-        (None, Some(r#"{"op":"m","source":{"lsn":1,"table":""},"message":{"prefix":"p","content":"aGk="}}"#), NoChange::LogicalMessage),
+        (
+            None,
+            Some(r#"{"op":"m","source":{"lsn":1,"table":""},"message":{"prefix":"p","content":"aGk="}}"#),
+            NoChange::LogicalMessage,
+        ),
     ];
     for (key, value, expected) in table {
         let (decoded, batch) = decode(key, value);
@@ -75,7 +79,8 @@ fn records_that_change_no_row_are_told_by_their_shape() {
 
 #[test]
 fn a_truncate_ends_the_batch() {
-    let (decoded, batch) = decode(None, Some(r#"{"op":"t","before":null,"after":null,"source":{"lsn":90,"sequence":"[\"80\",\"90\"]"}}"#));
+    let (decoded, batch) =
+        decode(None, Some(r#"{"op":"t","before":null,"after":null,"source":{"lsn":90,"sequence":"[\"80\",\"90\"]"}}"#));
     assert_eq!(decoded, Ok(Decoded::Truncate(order(80, 90))));
     assert_eq!(batch.truncate, Some(order(80, 90)));
 }
@@ -94,27 +99,87 @@ fn bad_records_are_named_without_their_values_and_leave_no_row() {
         (KEY, r#"{"op":"x","source":{"lsn":1}}"#.into(), "unknown op: expected one of r, c, u, d, t, m"),
         (KEY, r#"{"op":7}"#.into(), "unknown op: expected one of r, c, u, d, t, m"),
         (KEY, format!(r#"{{"op":"c","after":{ROW}}}"#), "not a Debezium envelope: it has no source block"),
-        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":"SECRET"}}"#), "not a Debezium envelope: its source block is not an object"),
-        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{}}}}"#), "the source block names no LSN to order the event by"),
-        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":"SECRET"}}}}"#), "the source block has an unreadable lsn"),
+        (
+            KEY,
+            format!(r#"{{"op":"c","after":{ROW},"source":"SECRET"}}"#),
+            "not a Debezium envelope: its source block is not an object",
+        ),
+        (
+            KEY,
+            format!(r#"{{"op":"c","after":{ROW},"source":{{}}}}"#),
+            "the source block names no LSN to order the event by",
+        ),
+        (
+            KEY,
+            format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":"SECRET"}}}}"#),
+            "the source block has an unreadable lsn",
+        ),
         (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":-1}}}}"#), "the source block has an unreadable lsn"),
-        (KEY, format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":1,"sequence":"[SECRET]"}}}}"#), "the source block has an unreadable sequence"),
+        (
+            KEY,
+            format!(r#"{{"op":"c","after":{ROW},"source":{{"lsn":1,"sequence":"[SECRET]"}}}}"#),
+            "the source block has an unreadable sequence",
+        ),
         (KEY, envelope("null"), "not a Debezium envelope: it has no row in after"),
         (KEY, envelope("7"), "not a Debezium envelope: the value is not an object"),
         (None, envelope(ROW), "the record has no key; set a primary key or message.key.columns"),
         (Some("null"), envelope(ROW), "the record has no key; set a primary key or message.key.columns"),
-        (KEY, envelope(r#"{"order_id":1,"status":"SECRET","amount":"1.00","extra":"SECRET"}"#), "column `extra`: not configured for this table; add it under [table.columns]"),
-        (KEY, envelope(r#"{"order_id":1,"status":"SECRET"}"#), "column `amount`: missing in the event; drop it from [table.columns] or check the connector's column filters"),
-        (KEY, envelope(r#"{"order_id":1,"order_id":2,"status":"a","amount":"1.00"}"#), "column `order_id`: stands twice in the row"),
-        (KEY, envelope(r#"{"order_id":"SECRET","status":"a","amount":"1.00"}"#), "column `order_id`: expected an integer of 64 bits, found a string"),
-        (KEY, envelope(r#"{"order_id":1.5,"status":"a","amount":"1.00"}"#), "column `order_id`: expected an integer of 64 bits, found a number that is no integer of 64 bits"),
-        (KEY, envelope(r#"{"order_id":9223372036854775808,"status":"a","amount":"1.00"}"#), "column `order_id`: expected an integer of 64 bits, found a number that is no integer of 64 bits"),
-        (KEY, envelope(r#"{"order_id":1,"status":{"SECRET":1},"amount":"1.00"}"#), "column `status`: expected a string, found an object"),
-        (KEY, envelope(r#"{"order_id":1,"status":"a","amount":"1.005"}"#), "column `amount`: has more digits after the point than the column"),
-        (KEY, r#"{"op":"d","before":null,"after":{"order_id":1},"source":{"lsn":1}}"#.into(), "not a Debezium envelope: a delete has a row in after"),
-        (Some(r#"{"id":1}"#), r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(), "column `order_id`: the record key lacks this key column"),
+        (
+            KEY,
+            envelope(r#"{"order_id":1,"status":"SECRET","amount":"1.00","extra":"SECRET"}"#),
+            "column `extra`: not configured for this table; add it under [table.columns]",
+        ),
+        (
+            KEY,
+            envelope(r#"{"order_id":1,"status":"SECRET"}"#),
+            "column `amount`: missing in the event; drop it from [table.columns] or check the connector's column filters",
+        ),
+        (
+            KEY,
+            envelope(r#"{"order_id":1,"order_id":2,"status":"a","amount":"1.00"}"#),
+            "column `order_id`: stands twice in the row",
+        ),
+        (
+            KEY,
+            envelope(r#"{"order_id":"SECRET","status":"a","amount":"1.00"}"#),
+            "column `order_id`: expected an integer of 64 bits, found a string",
+        ),
+        (
+            KEY,
+            envelope(r#"{"order_id":1.5,"status":"a","amount":"1.00"}"#),
+            "column `order_id`: expected an integer of 64 bits, found a number that is no integer of 64 bits",
+        ),
+        (
+            KEY,
+            envelope(r#"{"order_id":9223372036854775808,"status":"a","amount":"1.00"}"#),
+            "column `order_id`: expected an integer of 64 bits, found a number that is no integer of 64 bits",
+        ),
+        (
+            KEY,
+            envelope(r#"{"order_id":1,"status":{"SECRET":1},"amount":"1.00"}"#),
+            "column `status`: expected a string, found an object",
+        ),
+        (
+            KEY,
+            envelope(r#"{"order_id":1,"status":"a","amount":"1.005"}"#),
+            "column `amount`: has more digits after the point than the column",
+        ),
+        (
+            KEY,
+            r#"{"op":"d","before":null,"after":{"order_id":1},"source":{"lsn":1}}"#.into(),
+            "not a Debezium envelope: a delete has a row in after",
+        ),
+        (
+            Some(r#"{"id":1}"#),
+            r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(),
+            "column `order_id`: the record key lacks this key column",
+        ),
         (Some("{"), r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(), "the key is not valid JSON (byte 1)"),
-        (Some("7"), r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(), "not a Debezium envelope: the record key is not an object"),
+        (
+            Some("7"),
+            r#"{"op":"d","after":null,"source":{"lsn":1}}"#.into(),
+            "not a Debezium envelope: the record key is not an object",
+        ),
     ];
     for (key, value, expected) in table {
         let (decoded, batch) = decode(*key, Some(value));
@@ -168,4 +233,6 @@ fn unchanged_toasted_values_are_marked_and_never_stored() {
     assert!(batch.rows.column(1).is_null(0));
     let text = r#"{"op":"u","after":{"order_id":1,"status":"not __debezium_unavailable_value","amount":"1.00"},"source":{"lsn":1}}"#;
     assert!(!decode(KEY, Some(text)).1.has_unchanged());
+    let insert = unchanged.replace(r#""op":"u""#, r#""op":"c""#);
+    assert_eq!(decode(KEY, Some(&insert)).0, Err(Problem::LeftOut.at("status")));
 }

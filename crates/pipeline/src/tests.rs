@@ -1,0 +1,320 @@
+//! The loop against a scripted source and a replica that fails on demand. The real ones are tested in `tests/`.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use change::{Column, MetaColumns, TableSchema};
+use tokio::time::Instant;
+
+use crate::{
+    Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Fault, OnError, Pipeline,
+    Polled, Position, Records, Replica, RowCounts, Settings, Source, StartAt, Summary, Table, TopicPartition,
+};
+
+const TOPIC: &str = "shop.public.orders";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Said {
+    Start(Vec<i64>),
+    Release(Vec<i32>),
+    Hold(i32),
+    Acknowledge(Vec<(i32, i64)>),
+}
+
+#[derive(Default, Clone)]
+struct Heard(Arc<Mutex<Vec<Said>>>);
+
+impl Heard {
+    fn say(&self, said: Said) {
+        self.0.lock().unwrap().push(said);
+    }
+
+    fn acknowledged(&self) -> Vec<(i32, i64)> {
+        let said = self.0.lock().unwrap();
+        said.iter()
+            .filter_map(|s| if let Said::Acknowledge(positions) = s { Some(positions.clone()) } else { None })
+            .flatten()
+            .collect()
+    }
+}
+
+struct Scripted {
+    script: VecDeque<Polled>,
+    heard: Heard,
+}
+
+fn tp(partition: i32) -> TopicPartition {
+    TopicPartition::new(TOPIC, partition)
+}
+
+impl Source for Scripted {
+    async fn poll(&mut self, deadline: Instant) -> Result<Polled, Fault> {
+        match self.script.pop_front() {
+            Some(polled) => Ok(polled),
+            None => {
+                tokio::time::sleep_until(deadline).await;
+                Ok(Polled::Idle)
+            }
+        }
+    }
+
+    async fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
+        self.heard.say(Said::Start(offsets.into_iter().map(|(_, offset)| offset).collect()));
+        Ok(())
+    }
+
+    async fn release(&mut self, partitions: Vec<TopicPartition>) -> Result<(), Fault> {
+        self.heard.say(Said::Release(partitions.into_iter().map(|tp| tp.partition).collect()));
+        Ok(())
+    }
+
+    fn hold(&mut self, partition: TopicPartition) {
+        self.heard.say(Said::Hold(partition.partition));
+    }
+
+    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Position)>) {
+        self.heard.say(Said::Acknowledge(positions.into_iter().map(|(tp, p)| (tp.partition, p.offset)).collect()));
+    }
+
+    async fn close(self) {}
+}
+
+/// Takes every row as an insert, after the faults that it is told to have.
+#[derive(Default, Clone)]
+struct Store {
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+    sizes: Arc<Mutex<Vec<usize>>>,
+    checkpoint: Checkpoint,
+    delay: Duration,
+}
+
+impl Replica for Store {
+    async fn checkpoint(&mut self, _: &[TopicPartition]) -> Result<Checkpoint, Fault> {
+        Ok(self.checkpoint.clone())
+    }
+
+    async fn apply(&mut self, batch: &Batch) -> Result<Applied, Fault> {
+        tokio::time::sleep(self.delay).await;
+        if let Some(fault) = self.faults.lock().unwrap().pop_front() {
+            return Err(fault);
+        }
+        let partial: Vec<usize> = (0..batch.changes.rows.num_rows())
+            .filter(|&row| batch.changes.unchanged.iter().flatten().any(|u| u.value(row)))
+            .collect();
+        if !partial.is_empty() {
+            return Ok(Applied::Unresolved(partial));
+        }
+        self.sizes.lock().unwrap().push(batch.changes.rows.num_rows());
+        let inserted = batch.changes.rows.num_rows() as u64;
+        Ok(Applied::Committed { version: 1, rows: RowCounts { inserted, ..RowCounts::default() } })
+    }
+
+    async fn maintain(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+fn schema() -> Arc<TableSchema> {
+    let columns = vec![Column::declared("id", "long").unwrap(), Column::declared("note", "string").unwrap()];
+    Arc::new(TableSchema::new(columns, &["id"], MetaColumns::default()).unwrap())
+}
+
+fn assigned(partitions: &[i32], high: i64) -> Polled {
+    let of = |&partition: &i32| AssignedPartition { partition: tp(partition), committed: None, low: 0, high };
+    Polled::Assigned(partitions.iter().map(of).collect())
+}
+
+const BAD: &str = "{";
+const TOMBSTONE: &str = "";
+const PARTIAL: &str = "__debezium_unavailable_value";
+
+/// Records of one partition from `offset` on; each is a note, or one of the special ones.
+fn records(partition: i32, offset: i64, notes: &[&str]) -> Polled {
+    let mut records = Records::default();
+    for (offset, note) in (offset..).zip(notes) {
+        let key = format!(r#"{{"id":{offset}}}"#);
+        let value =
+            format!(r#"{{"op":"u","after":{{"id":{offset},"note":"{note}"}},"source":{{"lsn":{}}}}}"#, offset + 1);
+        let value = match *note {
+            TOMBSTONE => None,
+            BAD => Some(BAD.as_bytes()),
+            _ => Some(value.as_bytes()),
+        };
+        records.push(TOPIC, partition, offset, Some(key.as_bytes()), value);
+    }
+    Polled::Records(records)
+}
+
+struct Run {
+    summary: Summary,
+    heard: Heard,
+}
+
+impl Run {
+    fn counts(&self) -> Counts {
+        self.summary.tables[0].1
+    }
+
+    fn fault(&self) -> Option<String> {
+        self.summary.tables[0].2.as_ref().map(|fault| fault.message.clone())
+    }
+}
+
+async fn run(
+    script: Vec<Polled>,
+    store: Store,
+    on_error: OnError,
+    dead_letters: DeadLetters,
+    stop_after: Option<Duration>,
+) -> Run {
+    let heard = Heard::default();
+    let limits = BatchLimits { records: 3, ..BatchLimits::default() };
+    let table = Table::new("orders", TOPIC, &schema(), limits, on_error, store);
+    let settings = Settings {
+        start_at: StartAt::Resume,
+        until_caught_up: stop_after.is_none(),
+        retry_max: Duration::from_secs(60),
+    };
+    let source = Scripted { script: script.into(), heard: heard.clone() };
+    let pipeline = Pipeline::new(source, vec![table], dead_letters, settings, ());
+    let stop = async move {
+        match stop_after {
+            Some(after) => tokio::time::sleep(after).await,
+            None => std::future::pending().await,
+        }
+    };
+    Run { summary: pipeline.run(stop).await.unwrap(), heard }
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_are_cut_by_records_and_acknowledged_when_durable() {
+    let store = Store::default();
+    let script = vec![assigned(&[0], 7), records(0, 0, &["a", "b", TOMBSTONE, "d", "e", "f", "g"])];
+    let run = run(script, store.clone(), OnError::Halt, DeadLetters::Log, None).await;
+    assert_eq!(run.summary.ending, Ending::CaughtUp);
+    assert_eq!(*store.sizes.lock().unwrap(), [2, 3, 1]);
+    assert_eq!(run.heard.acknowledged(), [(0, 3), (0, 6), (0, 7)]);
+    let counts = run.counts();
+    assert_eq!((counts.received, counts.merged, counts.no_change), (7, 6, 1));
+    assert!(counts.adds_up());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_record_halts_its_table_after_what_came_before_it_is_durable() {
+    let script = vec![assigned(&[0], 5), records(0, 0, &["a", "b", "c", "d", BAD, "f"])];
+    let run = run(script, Store::default(), OnError::Halt, DeadLetters::Log, None).await;
+    assert_eq!(run.heard.acknowledged().last(), Some(&(0, 4)));
+    let fault = run.fault().unwrap();
+    assert!(fault.contains("table `orders`, shop.public.orders/0 offset 4: the value is not valid JSON"), "{fault}");
+    assert_eq!(run.counts().received, 4);
+    assert!(run.heard.0.lock().unwrap().contains(&Said::Hold(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_record_becomes_a_dead_letter_and_the_good_ones_are_applied() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("dead.ndjson");
+    let script = vec![assigned(&[0], 5), records(0, 0, &["a", BAD, "c", PARTIAL, "e"])];
+    let run = run(script, Store::default(), OnError::DeadLetter, DeadLetters::open(&path).unwrap(), None).await;
+    let counts = run.counts();
+    assert_eq!((counts.received, counts.merged, counts.dead_lettered), (5, 3, 2));
+    assert_eq!(run.heard.acknowledged().last(), Some(&(0, 5)));
+    let letters = std::fs::read_to_string(&path).unwrap();
+    let letters: Vec<serde_json::Value> = letters.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(letters[0]["offset"], 1);
+    assert_eq!(letters[0]["value"], BAD);
+    assert_eq!(letters[0]["key"], r#"{"id":1}"#);
+    assert_eq!(letters[1]["offset"], 3);
+    assert!(letters[1]["reason"].as_str().unwrap().contains("leaves out an unchanged value"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_cannot_be_resolved_halts_a_table_that_keeps_no_dead_letters() {
+    let script = vec![assigned(&[0], 2), records(0, 0, &["a", PARTIAL])];
+    let run = run(script, Store::default(), OnError::Halt, DeadLetters::Log, None).await;
+    assert!(run.fault().unwrap().contains("offset 1: leaves out an unchanged value"));
+    assert!(run.heard.acknowledged().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_passes_is_tried_again_and_what_lasts_halts_the_table() {
+    let store = Store::default();
+    store.faults.lock().unwrap().extend([
+        Fault::retry("store away"),
+        Fault::redo("lost race"),
+        Fault::retry("store away"),
+    ]);
+    let script = || vec![assigned(&[0], 1), records(0, 0, &["a"])];
+    let passed = run(script(), store, OnError::Halt, DeadLetters::Log, None).await;
+    assert_eq!((passed.fault(), passed.counts().merged), (None, 1));
+
+    let store = Store::default();
+    store.faults.lock().unwrap().extend(vec![Fault::retry("store away"); 100]);
+    let began = Instant::now();
+    let lasting = run(script(), store, OnError::Halt, DeadLetters::Log, None).await;
+    assert!(lasting.fault().unwrap().contains("of trying: store away"), "{:?}", lasting.fault());
+    assert!(began.elapsed() <= Duration::from_secs(60));
+    assert!(lasting.heard.acknowledged().is_empty());
+
+    let store = Store::default();
+    store.faults.lock().unwrap().push_back(Fault::halt("no permission"));
+    let denied = run(script(), store, OnError::Halt, DeadLetters::Log, None).await;
+    assert_eq!(denied.fault().as_deref(), Some("no permission"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_partition_is_durable_before_it_is_released_and_a_kept_one_reads_on() {
+    let store = Store { delay: Duration::from_secs(5), ..Store::default() };
+    let script = vec![
+        assigned(&[0, 1], 4),
+        records(0, 0, &["a", "b"]),
+        records(1, 0, &["k", "l"]),
+        Polled::Revoked(vec![tp(0)]),
+        records(0, 2, &["late"]),
+        records(1, 2, &["m", "n"]),
+    ];
+    let run = run(script, store, OnError::Halt, DeadLetters::Log, None).await;
+    let said = run.heard.0.lock().unwrap().clone();
+    let released = said.iter().position(|s| *s == Said::Release(vec![0])).unwrap();
+    let before: Vec<_> = said[..released]
+        .iter()
+        .filter_map(|s| if let Said::Acknowledge(p) = s { Some(p.clone()) } else { None })
+        .flatten()
+        .collect();
+    assert!(before.contains(&(0, 2)), "{said:?}");
+    assert_eq!(run.heard.acknowledged().last(), Some(&(1, 4)));
+    // the late record of the partition that left is not ours to count
+    assert_eq!(run.counts().received, 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_stop_what_is_on_its_way_lands_and_the_rest_is_not_acknowledged() {
+    let store = Store { delay: Duration::from_secs(4), ..Store::default() };
+    let script = vec![assigned(&[0], 100), records(0, 0, &["a", "b", "c", "d"])];
+    let stopped = run(script, store, OnError::Halt, DeadLetters::Log, Some(Duration::from_secs(1))).await;
+    assert_eq!(stopped.summary.ending, Ending::Stopped);
+    assert_eq!(stopped.heard.acknowledged(), [(0, 3)]);
+
+    let store = Store { delay: Duration::from_secs(400), ..Store::default() };
+    let script = vec![assigned(&[0], 100), records(0, 0, &["a", "b", "c"])];
+    let began = Instant::now();
+    let cut = run(script, store, OnError::Halt, DeadLetters::Log, Some(Duration::from_secs(1))).await;
+    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(cut.heard.acknowledged().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_begins_at_the_further_of_group_and_checkpoint_and_a_gap_halts() {
+    let checkpoint: Checkpoint = [(tp(0), Position { offset: 5, ..Position::default() })].into();
+    let store = Store { checkpoint, ..Store::default() };
+    let script = vec![assigned(&[0], 6), records(0, 5, &["a"])];
+    let resumed = run(script, store.clone(), OnError::Halt, DeadLetters::Log, None).await;
+    assert_eq!(resumed.heard.0.lock().unwrap()[0], Said::Start(vec![5]));
+
+    let recreated = run(vec![assigned(&[0], 3)], store, OnError::Halt, DeadLetters::Log, None).await;
+    assert_eq!(recreated.summary.ending, Ending::Halted);
+    assert!(recreated.fault().unwrap().contains("offset 5 is acknowledged but the topic ends at 3"));
+}

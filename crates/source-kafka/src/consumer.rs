@@ -1,0 +1,365 @@
+//! [`Consumer`]: librdkafka's consumer on a thread of its own.
+//!
+//! librdkafka calls back from inside `poll`; the callbacks only queue what they were told. An assignment is answered
+//! when the pipeline has named the offsets, a revocation when it has let go, and polling goes on meanwhile.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use pipeline::{AssignedPartition, Fault, Polled, Position, Records, TopicPartition};
+use rdkafka::{
+    ClientContext, Message, Offset, TopicPartitionList,
+    config::RDKafkaLogLevel,
+    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol},
+    error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    types::RDKafkaRespErr,
+};
+use tokio::sync::mpsc as async_mpsc;
+
+use crate::{KafkaSettings, group, source::Command};
+
+/// A block is handed over at this size; a smaller one as soon as nothing more is at hand.
+const BLOCK_RECORDS: usize = 10_000;
+const BLOCK_BYTES: usize = 8 << 20;
+/// How long one poll waits for a record: the longest that a command has to wait.
+const POLL: Duration = Duration::from_millis(20);
+/// A pipeline that takes no block for this long is merging: partitions are paused and polling goes on. Before, it is
+/// enough to wait, and cheaper, since a pause throws away what was prefetched.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a broker may take to answer.
+const ANSWER: Duration = Duration::from_secs(15);
+
+enum Rebalanced {
+    Assigned(TopicPartitionList),
+    Revoked(TopicPartitionList),
+}
+
+/// Collects what librdkafka calls back with.
+struct Callbacks {
+    rebalances: Mutex<VecDeque<Rebalanced>>,
+    /// At the end nobody waits for the pipeline's word any more.
+    is_closing: AtomicBool,
+}
+
+impl ClientContext for Callbacks {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        match level {
+            RDKafkaLogLevel::Debug | RDKafkaLogLevel::Info => tracing::trace!(facility, "{message}"),
+            _ => tracing::debug!(facility, "{message}"),
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::warn!("Kafka: {error}: {reason}");
+    }
+}
+
+impl ConsumerContext for Callbacks {
+    fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        let is_assignment = event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
+        if self.is_closing.load(Ordering::SeqCst) {
+            let left = if is_assignment { Ok(()) } else { unassign(consumer, list) };
+            if let Err(error) = left {
+                tracing::debug!("leaving the group: {error}");
+            }
+            return;
+        }
+        let rebalanced =
+            if is_assignment { Rebalanced::Assigned(list.clone()) } else { Rebalanced::Revoked(list.clone()) };
+        self.rebalances.lock().unwrap_or_else(PoisonError::into_inner).push_back(rebalanced);
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
+        if let Err(error) = result {
+            // a former owner's commit is refused, and that is right; the checkpoint is the truth
+            tracing::debug!("an offset commit was refused: {error}");
+        }
+    }
+}
+
+fn unassign(consumer: &BaseConsumer<Callbacks>, list: &TopicPartitionList) -> KafkaResult<()> {
+    match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_unassign(list),
+        _ => consumer.unassign(),
+    }
+}
+
+pub(crate) struct Consumer {
+    consumer: BaseConsumer<Callbacks>,
+    commands: mpsc::Receiver<Command>,
+    polled: async_mpsc::Sender<Result<Polled, Fault>>,
+    /// What the pipeline has not taken yet.
+    waiting: VecDeque<Polled>,
+    waiting_since: Option<Instant>,
+    is_paused: bool,
+    block: Records,
+    /// Partitions that are leaving or held: their records are of no interest.
+    silent: Vec<TopicPartition>,
+    acknowledged: BTreeMap<TopicPartition, Position>,
+    commits: bool,
+}
+
+impl Consumer {
+    pub(crate) fn subscribe(
+        settings: &KafkaSettings,
+        topics: &[&str],
+        commands: mpsc::Receiver<Command>,
+        polled: async_mpsc::Sender<Result<Polled, Fault>>,
+    ) -> Result<Self, Fault> {
+        let callbacks = Callbacks { rebalances: Mutex::default(), is_closing: AtomicBool::new(false) };
+        let config = settings.client_config()?;
+        let consumer: BaseConsumer<Callbacks> =
+            config.create_with_context(callbacks).map_err(|e| Fault::halt(format!("[kafka]: {e}")))?;
+        for topic in topics {
+            let metadata = consumer.fetch_metadata(Some(topic), ANSWER).map_err(|e| {
+                Fault::halt(format!(
+                    "no Kafka broker answers at {}: {e}; is [kafka] bootstrap_servers right?",
+                    settings.bootstrap_servers
+                ))
+            })?;
+            if metadata.topics().iter().all(|found| found.partitions().is_empty()) {
+                return Err(Fault::halt(format!(
+                    "topic {topic} does not exist; create it or start the connector first"
+                )));
+            }
+        }
+        consumer.subscribe(topics).map_err(|e| Fault::halt(format!("subscribing: {e}")))?;
+        let block = Records::default();
+        let (waiting, silent, acknowledged) = (VecDeque::new(), Vec::new(), BTreeMap::new());
+        let (waiting_since, is_paused, commits) = (None, false, settings.commits);
+        Ok(Self { consumer, commands, polled, waiting, waiting_since, is_paused, block, silent, acknowledged, commits })
+    }
+
+    /// Polls until the pipeline closes it.
+    pub(crate) fn run(mut self) {
+        let ended = loop {
+            match self.obey() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(fault) => break Err(fault),
+            }
+            if let Err(fault) = self.turn() {
+                break Err(fault);
+            }
+        };
+        if let Err(fault) = ended {
+            _ = self.polled.blocking_send(Err(fault));
+        }
+        self.leave();
+    }
+
+    fn turn(&mut self) -> Result<(), Fault> {
+        let is_free = self.hand_over()?;
+        if !is_free && !self.is_paused {
+            thread::sleep(Duration::from_millis(2));
+            return Ok(());
+        }
+        let full = self.block.len() >= BLOCK_RECORDS || self.block.bytes() >= BLOCK_BYTES;
+        let wait = if self.block.is_empty() { POLL } else { Duration::ZERO };
+        let polled = if full { None } else { self.consumer.poll(wait) };
+        match polled {
+            Some(Ok(message)) => {
+                let is_silent =
+                    |tp: &TopicPartition| tp.partition == message.partition() && *tp.topic == *message.topic();
+                if !self.silent.iter().any(is_silent) {
+                    self.block.push(
+                        message.topic(),
+                        message.partition(),
+                        message.offset(),
+                        message.key(),
+                        message.payload(),
+                    );
+                }
+            }
+            Some(Err(KafkaError::PartitionEOF(partition))) => {
+                let ended = self.ended(partition)?;
+                self.seal_block();
+                self.waiting.push_back(Polled::Ended(ended));
+            }
+            Some(Err(error)) => self.tolerate(error)?,
+            None => self.seal_block(),
+        }
+        self.take_rebalances()
+    }
+
+    /// Gives what waits to the pipeline. `false`: it has no room.
+    fn hand_over(&mut self) -> Result<bool, Fault> {
+        while let Some(next) = self.waiting.pop_front() {
+            match self.polled.try_send(Ok(next)) {
+                Ok(()) => self.waiting_since = None,
+                Err(async_mpsc::error::TrySendError::Closed(_)) => return Ok(false),
+                Err(async_mpsc::error::TrySendError::Full(returned)) => {
+                    if let Ok(returned) = returned {
+                        self.waiting.push_front(returned);
+                    }
+                    let since = *self.waiting_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > PATIENCE && !self.is_paused {
+                        self.consumer.pause(&self.assignment()?).map_err(|e| Fault::halt(format!("pausing: {e}")))?;
+                        self.is_paused = true;
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+        if self.is_paused {
+            let held = self.silent.clone();
+            let reading: Vec<_> =
+                group::partitions(&self.assignment()?).into_iter().filter(|tp| !held.contains(tp)).collect();
+            self.consumer.resume(&group::list(&reading)).map_err(|e| Fault::halt(format!("resuming: {e}")))?;
+            self.is_paused = false;
+        }
+        Ok(true)
+    }
+
+    fn assignment(&self) -> Result<TopicPartitionList, Fault> {
+        self.consumer.assignment().map_err(|e| Fault::halt(format!("reading the assignment: {e}")))
+    }
+
+    fn seal_block(&mut self) {
+        if !self.block.is_empty() {
+            self.waiting.push_back(Polled::Records(std::mem::take(&mut self.block)));
+        }
+    }
+
+    /// librdkafka names only the partition's number. Where several topics have that number assigned, nobody can
+    /// tell which one ended, and the offsets have to show it.
+    fn ended(&self, partition: i32) -> Result<Vec<TopicPartition>, Fault> {
+        let assigned = group::partitions(&self.assignment()?);
+        let candidates: Vec<_> = assigned.into_iter().filter(|tp| tp.partition == partition).collect();
+        Ok(if candidates.len() == 1 { candidates } else { Vec::new() })
+    }
+
+    /// Errors that librdkafka mends by itself are noted; the others end the run.
+    fn tolerate(&self, error: KafkaError) -> Result<(), Fault> {
+        let code = error.rdkafka_error_code();
+        match (&error, code) {
+            (KafkaError::MessageConsumptionFatal(_), _) => Err(Fault::halt(format!("Kafka: {error}"))),
+            (_, Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange)) => {
+                Err(Fault::halt(format!(
+                    "Kafka: an offset is no longer in the topic: {error}; the records after it were removed before they \
+                 were read, so the table needs a new snapshot"
+                )))
+            }
+            (
+                _,
+                Some(
+                    RDKafkaErrorCode::TopicAuthorizationFailed
+                    | RDKafkaErrorCode::GroupAuthorizationFailed
+                    | RDKafkaErrorCode::Authentication
+                    | RDKafkaErrorCode::UnknownTopicOrPartition
+                    | RDKafkaErrorCode::UnknownTopic,
+                ),
+            ) => Err(Fault::halt(format!("Kafka: {error}; check the topic and the rights of this user"))),
+            _ => {
+                tracing::warn!("Kafka: {error}");
+                Ok(())
+            }
+        }
+    }
+
+    fn take_rebalances(&mut self) -> Result<(), Fault> {
+        loop {
+            let next = self.consumer.context().rebalances.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(rebalanced) = next else { return Ok(()) };
+            self.seal_block();
+            match rebalanced {
+                Rebalanced::Assigned(list) => {
+                    let assigned = self.describe(list)?;
+                    self.waiting.push_back(Polled::Assigned(assigned));
+                }
+                Rebalanced::Revoked(list) => {
+                    let leaving = group::partitions(&list);
+                    self.silent.extend(leaving.iter().cloned());
+                    self.waiting.push_back(Polled::Revoked(leaving));
+                }
+            }
+        }
+    }
+
+    /// What the brokers know of partitions that were assigned.
+    fn describe(&self, list: TopicPartitionList) -> Result<Vec<AssignedPartition>, Fault> {
+        if list.count() == 0 {
+            return Ok(Vec::new());
+        }
+        let committed = self.consumer.committed_offsets(list, ANSWER);
+        let committed = committed.map_err(|e| Fault::retry(format!("reading the group's offsets: {e}")))?;
+        let describe = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+            let partition = TopicPartition::new(element.topic(), element.partition());
+            let range = self.consumer.fetch_watermarks(element.topic(), element.partition(), ANSWER);
+            let (low, high) = range.map_err(|e| Fault::retry(format!("reading the range of {partition}: {e}")))?;
+            Ok(AssignedPartition { committed: group::committed(element), partition, low, high })
+        };
+        committed.elements().iter().map(describe).collect()
+    }
+
+    /// Does what the pipeline says; `false` at the end.
+    fn obey(&mut self) -> Result<bool, Fault> {
+        loop {
+            let command = match self.commands.try_recv() {
+                Ok(command) => command,
+                Err(mpsc::TryRecvError::Empty) => return Ok(true),
+                Err(mpsc::TryRecvError::Disconnected) => return Ok(false),
+            };
+            match command {
+                Command::Start(offsets) => self.start(&offsets).map_err(|e| Fault::halt(format!("assigning: {e}")))?,
+                Command::Release(partitions) => {
+                    self.silent.retain(|tp| !partitions.contains(tp));
+                    let left = unassign(&self.consumer, &group::list(&partitions));
+                    left.map_err(|e| Fault::halt(format!("unassigning: {e}")))?;
+                    self.acknowledged.retain(|tp, _| !partitions.contains(tp));
+                }
+                Command::Hold(partition) => {
+                    // it may have been revoked in the meantime
+                    _ = self.consumer.pause(&group::list(std::slice::from_ref(&partition)));
+                    self.silent.push(partition);
+                }
+                Command::Acknowledge(positions) => {
+                    if self.commits {
+                        let list = group::to_commit(&positions)?;
+                        if let Err(error) = self.consumer.commit(&list, CommitMode::Async) {
+                            tracing::debug!("an offset commit failed: {error}");
+                        }
+                    }
+                    self.acknowledged.extend(positions);
+                }
+                Command::Close => return Ok(false),
+            }
+        }
+    }
+
+    fn start(&mut self, offsets: &[(TopicPartition, i64)]) -> KafkaResult<()> {
+        self.silent.retain(|held| !offsets.iter().any(|(tp, _)| tp == held));
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(*offset))?;
+        }
+        match self.consumer.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => self.consumer.incremental_assign(&list),
+            _ => self.consumer.assign(&list),
+        }
+    }
+
+    /// Commits what was acknowledged last, with an answer this time, and leaves the group.
+    fn leave(self) {
+        self.consumer.context().is_closing.store(true, Ordering::SeqCst);
+        let positions: Vec<_> = self.acknowledged.into_iter().collect();
+        if self.commits
+            && !positions.is_empty()
+            && let Ok(list) = group::to_commit(&positions)
+            && let Err(error) = self.consumer.commit(&list, CommitMode::Sync)
+        {
+            tracing::debug!("the last offset commit failed: {error}");
+        }
+        // a revocation that nobody answered yet would keep the group waiting
+        _ = self.consumer.unassign();
+        drop(self.consumer);
+    }
+}

@@ -1,0 +1,14 @@
+//! The source over a Kafka consumer group.
+//!
+//! [`consumer`] runs librdkafka's consumer on a thread of its own: it polls without a pause, so a merge of any length
+//! costs no membership, copies what it reads into blocks, and hands rebalances on as values. [`KafkaSource`] is the
+//! pipeline's end of that thread. [`group`] turns positions into committed offsets and back. Offsets are committed
+//! only when the pipeline acknowledges them, and reading always begins at an offset that the pipeline names.
+
+mod consumer;
+mod group;
+mod settings;
+mod source;
+
+pub use settings::KafkaSettings;
+pub use source::KafkaSource;

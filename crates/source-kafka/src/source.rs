@@ -1,0 +1,87 @@
+//! [`KafkaSource`]: the pipeline's end of the consumer's thread.
+
+use std::{
+    sync::mpsc,
+    thread::{self, JoinHandle},
+};
+
+use pipeline::{Fault, Polled, Position, Source, TopicPartition};
+use tokio::{
+    sync::mpsc as async_mpsc,
+    time::{Instant, timeout_at},
+};
+
+use crate::{KafkaSettings, consumer::Consumer};
+
+/// Blocks that wait between the consumer and the pipeline: one is decoded, one is ready, one is being filled.
+const BLOCKS_WAITING: usize = 2;
+
+/// What the pipeline tells the consumer.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Start(Vec<(TopicPartition, i64)>),
+    Release(Vec<TopicPartition>),
+    Hold(TopicPartition),
+    Acknowledge(Vec<(TopicPartition, Position)>),
+    Close,
+}
+
+/// A member of a consumer group.
+#[derive(Debug)]
+pub struct KafkaSource {
+    commands: mpsc::Sender<Command>,
+    polled: async_mpsc::Receiver<Result<Polled, Fault>>,
+    thread: JoinHandle<()>,
+}
+
+impl KafkaSource {
+    /// Joins the group and subscribes to `topics`.
+    ///
+    /// # Errors
+    /// A halt where a setting is wrong, no broker answers, or a topic does not exist.
+    pub fn subscribe(settings: &KafkaSettings, topics: &[&str]) -> Result<Self, Fault> {
+        let (commands, received) = mpsc::channel();
+        let (send, polled) = async_mpsc::channel(BLOCKS_WAITING);
+        let consumer = Consumer::subscribe(settings, topics, received, send)?;
+        let thread = thread::Builder::new().name("kafka-consumer".to_owned()).spawn(move || consumer.run());
+        Ok(Self { commands, polled, thread: thread.map_err(Fault::halt)? })
+    }
+
+    fn tell(&self, command: Command) -> Result<(), Fault> {
+        self.commands.send(command).map_err(|_| Fault::halt("the Kafka consumer has ended"))
+    }
+}
+
+impl Source for KafkaSource {
+    async fn poll(&mut self, deadline: Instant) -> Result<Polled, Fault> {
+        match timeout_at(deadline, self.polled.recv()).await {
+            Ok(Some(polled)) => polled,
+            Ok(None) => Err(Fault::halt("the Kafka consumer has ended")),
+            Err(_) => Ok(Polled::Idle),
+        }
+    }
+
+    async fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
+        self.tell(Command::Start(offsets))
+    }
+
+    async fn release(&mut self, partitions: Vec<TopicPartition>) -> Result<(), Fault> {
+        self.tell(Command::Release(partitions))
+    }
+
+    fn hold(&mut self, partition: TopicPartition) {
+        // without a consumer there is nothing to hold
+        _ = self.tell(Command::Hold(partition));
+    }
+
+    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Position)>) {
+        // losing it costs a replay
+        _ = self.tell(Command::Acknowledge(positions));
+    }
+
+    async fn close(mut self) {
+        _ = self.tell(Command::Close);
+        self.polled.close();
+        _ = tokio::task::spawn_blocking(move || self.thread.join()).await;
+    }
+}
