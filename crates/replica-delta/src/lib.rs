@@ -1,0 +1,25 @@
+//! The replica over Delta Lake.
+//!
+//! A batch's way: [`newest`] reduces it to one event a key, [`guard`] compares those with the stored rows, [`fold`]
+//! gives each the values that it does not carry itself, [`merge`] writes the rest (a delta-rs MERGE, or an append where every key is new) and puts the
+//! batch's positions ([`checkpoint`]) into the same commit. [`truncate`] empties the table up to an order.
+//! [`store`] opens local folders, S3 and memory; what it writes to a local disk is synced before the call returns,
+//! so that a commit is durable before its offsets are acknowledged.
+
+pub mod checkpoint;
+pub mod durable;
+pub mod fault;
+pub mod fold;
+pub mod guard;
+pub mod merge;
+pub mod newest;
+pub mod replica;
+pub mod store;
+pub mod truncate;
+
+pub use guard::Verdict;
+pub use replica::DeltaReplica;
+pub use store::Lake;
+
+#[cfg(test)]
+mod tests;

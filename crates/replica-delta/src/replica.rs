@@ -1,0 +1,292 @@
+//! [`DeltaReplica`]: one table, and the way of a batch through it.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{AsArray, RecordBatch},
+    compute::take_record_batch,
+};
+use change::{ChangeBatch, Order, TableSchema};
+use datafusion::{catalog::TableProvider, prelude::SessionContext};
+use deltalake_core::{
+    DeltaTable,
+    delta_datafusion::create_session,
+    kernel::{StructType, engine::arrow_conversion::TryIntoKernel as _},
+    protocol::SaveMode,
+};
+use pipeline::{Applied, Batch, Checkpoint, Fault, Replica, RowCounts, TopicPartition};
+
+use crate::{
+    Lake, Verdict, checkpoint, fault, fold, guard,
+    merge::{self, Winners},
+    newest, truncate,
+};
+
+/// So many commits of ours between two log checkpoints. Opening a table reads the commits since the last one (about
+/// 1 ms each from a local disk); writing one reads and writes the list of all files.
+const LOG_CHECKPOINT_EVERY: u32 = 50;
+
+/// A replica in a Delta table.
+pub struct DeltaReplica {
+    name: String,
+    schema: Arc<TableSchema>,
+    group: String,
+    table: DeltaTable,
+    context: SessionContext,
+    floor: Order,
+    /// The positions that the table is known to hold.
+    positions: Checkpoint,
+    /// Another writer committed, or a call had no answer: the state has to be read again.
+    is_stale: bool,
+    commits: u32,
+}
+
+impl DeltaReplica {
+    /// Opens the table at `location`, or creates it there. `group` is the consumer group whose positions it keeps.
+    ///
+    /// # Errors
+    /// A halt where the location cannot be used or the table there has other columns.
+    pub async fn open(
+        lake: &Lake,
+        name: &str,
+        location: &str,
+        group: &str,
+        schema: Arc<TableSchema>,
+    ) -> Result<Self, Fault> {
+        if let Some(replica) = Self::existing(lake, name, location, group, Arc::clone(&schema)).await? {
+            return Ok(replica);
+        }
+        Self::create(lake, name, location, &schema).await.map_err(|fault| at(name, location, fault))?;
+        let created = Self::existing(lake, name, location, group, schema).await?;
+        created.ok_or_else(|| at(name, location, Fault::halt("it was created and is gone")))
+    }
+
+    /// Opens the table at `location`; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn existing(
+        lake: &Lake,
+        name: &str,
+        location: &str,
+        group: &str,
+        schema: Arc<TableSchema>,
+    ) -> Result<Option<Self>, Fault> {
+        Self::load(lake, name, location, group, schema).await.map_err(|fault| at(name, location, fault))
+    }
+
+    async fn load(
+        lake: &Lake,
+        name: &str,
+        location: &str,
+        group: &str,
+        schema: Arc<TableSchema>,
+    ) -> Result<Option<Self>, Fault> {
+        let mut table = lake.table(location)?;
+        if !table.verify_deltatable_existence().await.map_err(|e| fault::delta("looking for it", e))? {
+            return Ok(None);
+        }
+        table.load().await.map_err(|e| fault::delta("opening it", e))?;
+        let replica = Self {
+            name: name.to_owned(),
+            schema,
+            group: group.to_owned(),
+            floor: checkpoint::read_floor(&table).await?,
+            table,
+            context: create_session().into(),
+            positions: Checkpoint::new(),
+            is_stale: false,
+            commits: 0,
+        };
+        replica.check_columns()?;
+        replica.prepare(&replica.context)?;
+        Ok(Some(replica))
+    }
+
+    async fn create(lake: &Lake, name: &str, location: &str, schema: &TableSchema) -> Result<(), Fault> {
+        let table = lake.table(location)?;
+        let columns: Result<StructType, _> = schema.arrow().as_ref().try_into_kernel();
+        let columns = columns.map_err(|e| Fault::halt(format!("its columns are no Delta schema: {e}")))?;
+        let created = table
+            .create()
+            .with_log_store(table.log_store())
+            .with_table_name(name)
+            .with_save_mode(SaveMode::Ignore)
+            .with_columns(columns.fields().cloned())
+            .await;
+        created.map(drop).map_err(|e| fault::delta("creating it", e))
+    }
+
+    /// Lets queries of `context` reach the table's store.
+    ///
+    /// # Errors
+    /// A halt where the store cannot be registered.
+    pub fn prepare(&self, context: &SessionContext) -> Result<(), Fault> {
+        self.table.update_datafusion_session(&context.state()).map_err(|e| fault::delta("registering the store", e))
+    }
+
+    /// The table on disk has to have the columns of the config, whatever their order.
+    fn check_columns(&self) -> Result<(), Fault> {
+        let state = self.table.snapshot().map_err(|e| fault::delta("reading its columns", e))?;
+        let stored = state.snapshot().arrow_schema();
+        let mut problems = Vec::new();
+        for field in self.schema.arrow().fields() {
+            match stored.field_with_name(field.name()) {
+                Ok(found) if found.data_type() == field.data_type() => {}
+                Ok(found) => problems.push(format!(
+                    "column `{}` is {} in the table and {} in the config",
+                    field.name(),
+                    found.data_type(),
+                    field.data_type()
+                )),
+                Err(_) => problems.push(format!("column `{}` is not in the table", field.name())),
+            }
+        }
+        for field in stored.fields() {
+            if self.schema.arrow().field_with_name(field.name()).is_err() {
+                problems.push(format!("column `{}` of the table is not in the config", field.name()));
+            }
+        }
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Fault::halt(format!("{}; correct [table.columns] or choose another location", problems.join("; "))))
+    }
+
+    /// The table's newest known version.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.table.version().unwrap_or_default()
+    }
+
+    /// Goes to an earlier version, for queries.
+    ///
+    /// # Errors
+    /// A fault of the store, or a halt where there is no such version.
+    pub async fn travel_to(&mut self, version: u64) -> Result<(), Fault> {
+        self.table.load_version(version).await.map_err(|e| fault::delta("reading an earlier version", e))
+    }
+
+    /// The table's columns and key.
+    #[must_use]
+    pub fn schema(&self) -> &Arc<TableSchema> {
+        &self.schema
+    }
+
+    /// The newest known version, for queries.
+    ///
+    /// # Errors
+    /// A fault of the store.
+    pub async fn provider(&self) -> Result<Arc<dyn TableProvider>, Fault> {
+        self.table.table_provider().await.map_err(|e| fault::datafusion("reading the table", e))
+    }
+
+    /// What would happen to each row of `changes`, if each came alone.
+    ///
+    /// # Errors
+    /// A fault of the store.
+    pub async fn preview(&self, changes: &ChangeBatch) -> Result<Vec<Verdict>, Fault> {
+        guard::verdicts(&self.context, &self.table, &self.schema, &changes.rows, self.floor).await
+    }
+
+    async fn reload(&mut self) -> Result<(), Fault> {
+        self.table.update_state().await.map_err(|e| fault::delta("reading the newest version", e))?;
+        self.floor = checkpoint::read_floor(&self.table).await?;
+        let partitions: Vec<_> = self.positions.keys().cloned().collect();
+        self.positions = checkpoint::read(&self.table, &self.group, &partitions).await?;
+        self.is_stale = false;
+        Ok(())
+    }
+
+    async fn apply_batch(&mut self, batch: &Batch) -> Result<Applied, Fault> {
+        let changes = &batch.changes;
+        let winners = newest::rows(changes).await?;
+        let rows = take_record_batch(&changes.rows, &winners).map_err(Fault::halt)?;
+        let verdicts = guard::verdicts(&self.context, &self.table, &self.schema, &rows, self.floor).await?;
+        let folded = fold::fold(changes, &winners, &verdicts, self.floor).map_err(Fault::halt)?;
+        if !folded.unresolved.is_empty() {
+            return Ok(Applied::Unresolved(folded.unresolved));
+        }
+
+        let mut counts = self.count(changes, &verdicts, &rows);
+        let truncate = changes.truncate.filter(|&order| order > self.floor);
+        counts.guarded += u64::from(changes.truncate.is_some() && truncate.is_none());
+        counts.truncated = truncate.is_some();
+        let winners = Winners::passed(&folded, &verdicts).map_err(Fault::halt)?;
+        if winners.rows.num_rows() == 0 && truncate.is_none() {
+            return Ok(Applied::NothingToDo(counts));
+        }
+
+        // the positions go into the last commit of the batch
+        let mut transactions = checkpoint::transactions(&self.group, &batch.positions, &self.positions);
+        if winners.rows.num_rows() > 0 {
+            let transactions = if truncate.is_some() { Vec::new() } else { std::mem::take(&mut transactions) };
+            let properties = checkpoint::commit_properties(transactions);
+            self.table = merge::write(&self.context, self.table.clone(), &self.schema, winners, properties).await?;
+            self.commits += 1;
+        }
+        if let Some(order) = truncate {
+            transactions.extend(checkpoint::floor_transactions(order));
+            let properties = checkpoint::commit_properties(transactions);
+            (self.table, counts.emptied) = truncate::apply(self.table.clone(), &self.schema, order, properties).await?;
+            self.floor = order;
+            self.commits += 1;
+        }
+        for (partition, position) in &batch.positions {
+            let known = self.positions.entry(partition.clone()).or_default();
+            *known = (*known).max(*position);
+        }
+        Ok(Applied::Committed { version: self.version(), rows: counts })
+    }
+
+    fn count(&self, changes: &ChangeBatch, verdicts: &[Verdict], winners: &RecordBatch) -> RowCounts {
+        let deleted = winners.column(self.schema.columns().len() + 2).as_boolean();
+        let mut counts =
+            RowCounts { superseded: (changes.rows.num_rows() - verdicts.len()) as u64, ..RowCounts::default() };
+        for (i, verdict) in verdicts.iter().enumerate() {
+            match verdict {
+                _ if verdict.is_guarded() => counts.guarded += 1,
+                _ if deleted.value(i) => counts.deleted += 1,
+                Verdict::Insert => counts.inserted += 1,
+                _ => counts.updated += 1,
+            }
+        }
+        counts
+    }
+}
+
+fn at(name: &str, location: &str, fault: Fault) -> Fault {
+    Fault { message: format!("table `{name}` at {location}: {}", fault.message), ..fault }
+}
+
+impl Replica for DeltaReplica {
+    async fn checkpoint(&mut self, partitions: &[TopicPartition]) -> Result<Checkpoint, Fault> {
+        self.reload().await?;
+        let checkpoint = checkpoint::read(&self.table, &self.group, partitions).await?;
+        self.positions.extend(checkpoint.clone());
+        Ok(checkpoint)
+    }
+
+    async fn apply(&mut self, batch: &Batch) -> Result<Applied, Fault> {
+        if self.is_stale {
+            self.reload().await?;
+        }
+        let applied = self.apply_batch(batch).await;
+        self.is_stale = applied.is_err();
+        applied
+    }
+
+    async fn maintain(&mut self) -> Result<(), Fault> {
+        if self.commits < LOG_CHECKPOINT_EVERY {
+            return Ok(());
+        }
+        self.commits = 0;
+        let checkpoint = deltalake_core::checkpoints::create_checkpoint(&self.table, None).await;
+        checkpoint.map_err(|e| fault::delta("writing a log checkpoint", e))?;
+        deltalake_core::checkpoints::cleanup_metadata(&self.table, None)
+            .await
+            .map_err(|e| fault::delta("cleaning up the log", e))?;
+        tracing::debug!(table = self.name, version = self.version(), "wrote a log checkpoint");
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Keeps Delta Lake tables equal to PostgreSQL tables, from Debezium's events in Kafka.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+pub(crate) struct Cli {
+    /// The log's form, on stderr.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, global = true)]
+    pub(crate) log: LogFormat,
+    /// Also log each batch.
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for a person.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Applies events to the replicas, as a member of the consumer group.
+    Run(RunArgs),
+    /// Applies whole topics once more, from the earliest offset: nothing may change.
+    Replay(ReplayArgs),
+    /// Queries the replicas: each table, and <table>_current without its soft-deleted rows.
+    Sql(SqlArgs),
+    /// Says what an event is and what the replica would do with it, and why.
+    Explain(ExplainArgs),
+    /// Applies recorded messages, without a broker.
+    Simulate(SimulateArgs),
+    /// Checks config, topics, partitions and tables, and says what to do about each problem.
+    Check(CheckArgs),
+    /// Shows what it promises, in one process without any server.
+    Demo(DemoArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArg {
+    /// The config file.
+    #[arg(short, long, default_value = "highwater.toml")]
+    pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    /// End when everything that is in the topics at the start is durable.
+    #[arg(long)]
+    pub(crate) until_caught_up: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    /// Only this table.
+    #[arg(long)]
+    pub(crate) table: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SqlArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    /// The form of the result.
+    #[arg(long, value_enum, default_value_t = Print::Text)]
+    pub(crate) print: Print,
+    /// The query, in DataFusion's SQL.
+    pub(crate) query: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Print {
+    /// A table.
+    Text,
+    /// A header and one line a row.
+    Csv,
+    /// One object a line.
+    Json,
+}
+
+/// A table, from the config or from flags.
+#[derive(Debug, Args)]
+pub(crate) struct TableArgs {
+    /// The config file; without it, the table is described by --key and --column.
+    #[arg(short, long)]
+    pub(crate) config: Option<PathBuf>,
+    /// The config's table, where it has several.
+    #[arg(long, requires = "config")]
+    pub(crate) table: Option<String>,
+    /// The topic; other topics in the input are left out. Needed where the input has several.
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) topic: Option<String>,
+    /// A key column; once for each.
+    #[arg(long, value_name = "NAME", conflicts_with = "config")]
+    pub(crate) key: Vec<String>,
+    /// A column and its type, in order: boolean, short, int, long, float, double, decimal(p,s), string, binary, date,
+    /// timestamp, timestamp_ntz; where its form on the wire is not clear also @text, @base64, @millis, @micros, @nanos.
+    #[arg(long, value_name = "NAME:TYPE", conflicts_with = "config")]
+    pub(crate) column: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// The form of the answer: text, or one JSON object a line.
+    #[arg(long, value_enum, default_value_t = Print::Text)]
+    pub(crate) print: Print,
+    /// A file of envelopes or recorded messages, one a line; stdin by default. Each is explained as if those before
+    /// it had been applied.
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    #[command(flatten)]
+    pub(crate) table: TableArgs,
+    /// Where the table lies; memory by default.
+    #[arg(long, value_name = "LOCATION")]
+    pub(crate) into: Option<String>,
+    /// Records a batch.
+    #[arg(long, value_name = "N")]
+    pub(crate) batch_rows: Option<usize>,
+    /// What a record that cannot be applied does.
+    #[arg(long, value_enum)]
+    pub(crate) on_error: Option<OnErrorArg>,
+    /// Where dead letters go; by default only their reasons are logged.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dead_letters: Option<PathBuf>,
+    /// Print every row and column at the end, soft-deleted rows too.
+    #[arg(long, value_enum)]
+    pub(crate) print: Option<Print>,
+    /// Recorded messages, one JSON object a line with topic, partition, offset, key and value, or as kcat -J writes
+    /// them; also gzipped.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnErrorArg {
+    /// Stop before the record.
+    Halt,
+    /// Go on without it.
+    DeadLetter,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Where the demo's tables go; a new temporary folder by default.
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Events of the generated shop.
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) events: u64,
+    /// The generator's seed.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
