@@ -219,7 +219,7 @@ on_error = "halt"
 order_id = "long"
 customer_id = "long"
 status = "string"
-amount = "decimal(12,2)"
+amount = "decimal(12,2)@base64"
 updated_at = "timestamp"
 "#
     )
