@@ -68,7 +68,7 @@ impl Highwater {
     fn member(home: &Path, shop: &Shop, name: &str, group: String, table: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(home)?;
         let config = home.join(format!("{name}.toml"));
-        let dead_letters = home.join(format!("{name}-dead-letters.ndjson"));
+        let dead_letters = config.with_extension("dead-letters.ndjson");
         std::fs::write(&config, settings(shop, &group, &table, &dead_letters))?;
         Ok(Self { binary: binary()?, home: home.into(), config, group, table, calls: AtomicU32::new(0) })
     }
@@ -105,7 +105,9 @@ impl Highwater {
 
     /// `run --until-caught-up`.
     pub fn catch_up(&self) -> Result<Output> {
-        self.success(&["run", "--until-caught-up"])
+        let output = self.success(&["run", "--until-caught-up"])?;
+        account(&output.stderr)?;
+        Ok(output)
     }
 
     /// `replay --table orders`.
@@ -138,7 +140,7 @@ impl Highwater {
         .with_context(|| process.log())
     }
 
-    /// Stops a running one by SIGTERM and insists on the promised exit: status 0 within 10 s.
+    /// Stops a running one by SIGTERM and insists on the promised exit: status 0 within 10 s, with every record accounted for.
     pub fn stop(&self, mut process: Process) -> Result<()> {
         let status = process.stop(Signal::TERM, Duration::from_secs(10))?;
         ensure!(
@@ -147,6 +149,13 @@ impl Highwater {
             process.name(),
             process.log()
         );
+        account(&process.log())
+    }
+
+    /// Fails where a record of this member went to the dead letters: no test makes one that should.
+    pub fn no_dead_letters(&self) -> Result<()> {
+        let text = std::fs::read_to_string(self.config.with_extension("dead-letters.ndjson")).unwrap_or_default();
+        ensure!(text.is_empty(), "{} records went to the dead letters: {text:.2000}", text.lines().count());
         Ok(())
     }
 
@@ -177,6 +186,17 @@ fn binary() -> Result<PathBuf> {
         beside.display()
     );
     Ok(beside)
+}
+
+/// Checks the sums that highwater logs at its end: every record received was merged, superseded, guarded, without change, or a dead letter.
+fn account(log: &str) -> Result<()> {
+    let line =
+        log.lines().rev().find(|line| line.contains("received=")).with_context(|| format!("no counts in: {log}"))?;
+    let count = |name: &str| number(line, name).with_context(|| format!("no {name} in: {line}"));
+    let fates = ["merged", "superseded", "guarded", "no_change", "dead_lettered"];
+    let sum = fates.iter().map(|name| count(name)).sum::<Result<i64>>()?;
+    ensure!(sum == count("received")?, "not every record is accounted for: {line}");
+    Ok(())
 }
 
 /// The number after `name` and what separates them, in `name=5` as in `"name": 5`.
@@ -227,7 +247,17 @@ updated_at = "timestamp"
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use super::{account, number};
+
+    #[test]
+    fn a_record_without_a_fate_is_noticed() {
+        let counts = |received| {
+            format!("x\nINFO received={received} merged=4 superseded=3 guarded=2 no_change=1 dead_lettered=0\n")
+        };
+        assert!(account(&counts(10)).is_ok());
+        assert!(account(&counts(11)).is_err());
+        assert!(account("nothing").is_err());
+    }
 
     #[test]
     fn numbers_are_found_in_text_and_in_json() {

@@ -14,6 +14,7 @@ pub(crate) fn verdict(test: &str, shop: &Shop, highwater: &Highwater, watch: Wat
     let events = shop.events()?;
     let checked = watch.finish(&events)?;
     let digest = oracle::compare(shop, highwater)?;
+    highwater.no_dead_letters()?;
     let again = events.iter().filter(|event| event.again).count();
     figures(&format!(
         "{test}: records={} redelivered={again} rows_compared={} set_hash={:016x} list_hash={:016x} offset_samples={} \
