@@ -49,6 +49,8 @@ impl Cell<'_> {
 pub(crate) struct CellSeed<'s> {
     pub(crate) column: &'s Column,
     pub(crate) wire: Option<Wire>,
+    /// The form that the column's last value was seen to have, where none is known.
+    pub(crate) seen: &'s std::cell::Cell<Option<Wire>>,
     pub(crate) fault: &'s mut Option<Malformed>,
 }
 
@@ -86,7 +88,7 @@ impl<'de> DeserializeSeed<'de> for CellSeed<'_> {
         // A decimal's digits are read from the token itself: a number would lose them in a double.
         if let DataType::Decimal { precision, scale } = self.column.data_type {
             let token = <&RawValue>::deserialize(json)?.get();
-            let value = decimal::from_json(token, precision, scale, self.wire);
+            let value = decimal::from_json(token, precision, scale, self.wire, self.seen);
             return self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Decimal)));
         }
         json.deserialize_any(self)

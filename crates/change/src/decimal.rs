@@ -1,5 +1,7 @@
 //! Exact decimals: text, base64 of the unscaled integer, and JSON numbers, into an unscaled `i128`.
 
+use std::cell::Cell;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
@@ -28,15 +30,24 @@ struct VariableScale<'a> {
 
 /// The unscaled value of a JSON token for a `decimal(precision, scale)` column; `None` is a JSON null.
 ///
+/// `wire` is the column's form where it is known. Otherwise `seen` is the form of the last value that could be only
+/// one of the two: a connector writes all values of a column alike, so it decides for those that could be both.
+///
 /// # Errors
 /// A [`Problem`] where the token is no decimal, or does not fit the column exactly: nothing is rounded.
-pub(crate) fn from_json(token: &str, precision: u8, scale: u8, wire: Option<Wire>) -> Result<Option<i128>, Problem> {
+pub(crate) fn from_json(
+    token: &str,
+    precision: u8,
+    scale: u8,
+    wire: Option<Wire>,
+    seen: &Cell<Option<Wire>>,
+) -> Result<Option<i128>, Problem> {
     let unscaled = match token.as_bytes().first() {
         Some(b'n') => return Ok(None),
         Some(b'"') => {
             // neither digits nor base64 hold anything that JSON would escape
             let text = token.trim_matches('"');
-            match wire.map_or_else(|| tell_apart(text), Ok)? {
+            match wire.map_or_else(|| tell_apart(text, seen), Ok)? {
                 Wire::Base64 => from_base64(text)?,
                 _ => from_text(text, scale)?,
             }
@@ -63,14 +74,15 @@ pub(crate) fn from_json(token: &str, precision: u8, scale: u8, wire: Option<Wire
 
 /// Digits with a point or a sign are no base64, and what is no base64 is digits or refused later. A string of
 /// plain digits whose length is a multiple of four could be both.
-fn tell_apart(text: &str) -> Result<Wire, Problem> {
+fn tell_apart(text: &str, seen: &Cell<Option<Wire>>) -> Result<Wire, Problem> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
-    match (digits, text.len() % 4 == 0 && !text.is_empty()) {
-        (true, true) => Err(AMBIGUOUS),
-        (true, false) => Ok(Wire::Text),
-        (false, true) if !text.contains(['.', '-']) => Ok(Wire::Base64),
-        (false, _) => Ok(Wire::Text),
-    }
+    let wire = match (digits, text.len() % 4 == 0 && !text.is_empty()) {
+        (true, true) => return seen.get().ok_or(AMBIGUOUS),
+        (false, true) if !text.contains(['.', '-']) => Wire::Base64,
+        _ => Wire::Text,
+    };
+    seen.set(Some(wire));
+    Ok(wire)
 }
 
 /// The big-endian two's complement integer of `java.math.BigInteger.toByteArray`.
@@ -169,9 +181,9 @@ mod tests {
             ("-7", 38, 0, None, -7),
         ];
         for (token, precision, scale, wire, expected) in table {
-            assert_eq!(from_json(token, *precision, *scale, *wire), Ok(Some(*expected)), "{token}");
+            assert_eq!(from_json(token, *precision, *scale, *wire, &Cell::default()), Ok(Some(*expected)), "{token}");
         }
-        assert_eq!(from_json("null", 12, 2, None), Ok(None));
+        assert_eq!(from_json("null", 12, 2, None, &Cell::default()), Ok(None));
     }
 
     #[test]
@@ -199,7 +211,17 @@ mod tests {
             ("[1]", 12, 2),
         ];
         for (token, precision, scale) in table {
-            assert!(from_json(token, *precision, *scale, None).is_err(), "{token}");
+            assert!(from_json(token, *precision, *scale, None, &Cell::default()).is_err(), "{token}");
         }
+    }
+
+    #[test]
+    fn the_form_of_the_other_values_decides_for_one_that_could_be_both() {
+        let seen = Cell::default();
+        assert_eq!(from_json(r#""1234""#, 12, 2, None, &seen), Err(AMBIGUOUS));
+        assert_eq!(from_json(r#""BNI=""#, 12, 2, None, &seen), Ok(Some(1234)));
+        assert_eq!(from_json(r#""1234""#, 12, 2, None, &seen), Ok(Some(-2_658_824)));
+        assert_eq!(from_json(r#""7.00""#, 12, 2, None, &seen), Ok(Some(700)));
+        assert_eq!(from_json(r#""1234""#, 12, 2, None, &seen), Ok(Some(123_400)));
     }
 }

@@ -6,7 +6,7 @@
 //! are told apart by their shape. Both converter modes are read: with `schemas.enable=true` the payload is taken
 //! and the record's schema decides the units.
 
-use std::{fmt, sync::Arc};
+use std::{cell::Cell as Slot, fmt, sync::Arc};
 
 use serde::{
     Deserialize,
@@ -52,6 +52,8 @@ pub struct Decoder {
     schema: Arc<TableSchema>,
     /// How each column is written: as declared, or as the newest record schema says.
     wires: Vec<Option<Wire>>,
+    /// How the last value of each column was seen to be written.
+    seen: Vec<Slot<Option<Wire>>>,
     /// The record schema that `wires` come from; it is the same text record after record.
     record_schema: Option<Box<str>>,
 }
@@ -60,7 +62,12 @@ impl Decoder {
     /// A decoder for `schema`'s table.
     #[must_use]
     pub fn new(schema: Arc<TableSchema>) -> Self {
-        Self { wires: schema.columns().iter().map(|c| c.wire).collect(), record_schema: None, schema }
+        Self {
+            wires: schema.columns().iter().map(|c| c.wire).collect(),
+            seen: schema.columns().iter().map(|_| Slot::default()).collect(),
+            record_schema: None,
+            schema,
+        }
     }
 
     /// Decodes one record; a row change goes into `batch`, and a record that is refused leaves `batch` as it was.
@@ -397,7 +404,8 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 return Err(A::Error::custom("refused"));
             }
             let wire = decoder.wires[index];
-            cells[index] = map.next_value_seed(CellSeed { column, wire, fault: &mut *fault })?;
+            cells[index] =
+                map.next_value_seed(CellSeed { column, wire, seen: &decoder.seen[index], fault: &mut *fault })?;
             hint = index + 1;
         }
         Ok(Some(cells))

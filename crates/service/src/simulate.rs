@@ -12,7 +12,6 @@ use crate::{
     cli::{OnErrorArg, SimulateArgs},
     config::Config,
     print,
-    progress::Progress,
     recorded::RecordedSource,
     run, shape, sql, stop,
 };
@@ -51,7 +50,7 @@ pub(crate) async fn simulate(args: SimulateArgs) -> Result<ExitCode> {
         Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max: std::time::Duration::from_secs(10) };
     let default_topic = tables.first().map_or("table", |table| table.topic.as_str());
     let source = RecordedSource::new(args.files, default_topic);
-    let pipeline = Pipeline::new(source, assembled, dead_letters, settings, Progress::new());
+    let pipeline = Pipeline::new(source, assembled, dead_letters, settings, ());
     let summary = pipeline.run(stop::requested()).await?;
     if let Some(form) = args.print {
         for table in &tables {

@@ -58,7 +58,10 @@ impl ClientContext for Callbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        tracing::warn!("Kafka: {error}: {reason}");
+        // the end of a partition is reported here too; the poll has its own report of it
+        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
+            tracing::warn!("Kafka: {error}: {reason}");
+        }
     }
 }
 

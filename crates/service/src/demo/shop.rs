@@ -35,12 +35,12 @@ pub(super) async fn show(broker: &Broker, dir: &Path, events: u64, seed: u64) ->
     );
     broker.fill(TOPIC, PARTITIONS, &messages)?;
     let table = DemoTable::new("orders", TOPIC, dir, &COLUMNS, "order_id")?;
-    let applied = table.catch_up(broker, "demo", StartAt::Resume, 25_000, ()).await?;
+    let applied = table.catch_up(broker, "demo-shop", StartAt::Resume, 25_000, ()).await?;
     println!("Applied: {applied}");
     ensure!(applied.received == messages.len() as u64, "the in-process Kafka lost messages");
 
     let before = table.version().await?;
-    let replay = table.catch_up(broker, "demo-replay", StartAt::Earliest, 25_000, ()).await?;
+    let replay = table.catch_up(broker, "demo-shop-replay", StartAt::Earliest, 25_000, ()).await?;
     let after = table.version().await?;
     println!("Replay of all of it: {} rows changed, version {before} before and {after} after.", replay.rows_changed);
     ensure!(replay.rows_changed == 0 && before == after, "the replay changed the table");

@@ -26,13 +26,13 @@ pub(super) async fn show(broker: &Broker, dir: &Path) -> Result<()> {
     broker.fill(TOPIC, 1, &messages)?;
     let table = DemoTable::new("worked_example", TOPIC, dir, &COLUMNS, "order_id")?;
     let (send, batches) = mpsc::channel();
-    table.catch_up(broker, "demo", StartAt::Resume, 4, EachBatch(send)).await?;
+    table.catch_up(broker, "demo-example", StartAt::Resume, 4, EachBatch(send)).await?;
     for (number, (counts, version)) in batches.iter().enumerate() {
         println!("Batch {}: {counts}", number + 1);
         println!("{}\n", at_version(&table, version).await?);
     }
     let before = table.version().await?;
-    let replay = table.catch_up(broker, "demo-replay", StartAt::Earliest, 100, ()).await?;
+    let replay = table.catch_up(broker, "demo-example-replay", StartAt::Earliest, 100, ()).await?;
     let after = table.version().await?;
     println!("Replay of all eleven: {} rows changed, version {before} before and {after} after.", replay.rows_changed);
     ensure!(replay.rows_changed == 0 && before == after, "the replay changed the table");
