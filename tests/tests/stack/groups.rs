@@ -43,3 +43,38 @@ fn two_members_share_a_topic_and_one_takes_over_when_the_other_leaves() -> Resul
     verdict("two members", &shop, &first, watch, "members=2 left=1")?;
     Ok(())
 }
+
+#[test]
+fn a_killed_member_s_partitions_go_to_the_other_and_it_comes_back() -> Result<()> {
+    let stack = shared()?;
+    let shop = Shop::open(&stack, "member_killed", 3)?;
+    let first = Highwater::configure(&stack.scratch.folder("member_killed")?, &shop)?;
+    let second = first.another(&shop, "second")?;
+    shop.generate(1_000, 0, 0, 1)?;
+    shop.connect()?;
+    let watch = Watch::start(&shop, &first)?;
+
+    let mut one = first.run()?;
+    let mut two = second.run()?;
+    let owners = |members| {
+        wait(Duration::from_mins(1), "not as many members own partitions", || {
+            Ok(shop.broker.members(&first.group)? == members)
+        })
+    };
+    owners(2)?;
+    std::thread::scope(|scope| -> Result<()> {
+        let load = scope.spawn(|| shop.generate_slowly(1_000, 7_000, 1_000, 2));
+        std::thread::sleep(Duration::from_secs(1));
+        two.kill()?;
+        owners(1).context("the dead member still owns partitions")?;
+        two = second.run()?;
+        owners(2).context("the member did not come back")?;
+        load.join().expect("the load does not panic")
+    })?;
+    shop.delivered()?;
+    first.wait_caught_up(&shop, &mut one)?;
+    first.stop(one)?;
+    second.stop(two)?;
+    verdict("a member killed", &shop, &first, watch, "members=2 kills=1")?;
+    Ok(())
+}
