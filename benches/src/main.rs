@@ -121,7 +121,7 @@ async fn run(name: &str, dir: &tempfile::TempDir, blocks: Vec<Records>, batch: u
     let replica =
         DeltaReplica::open(&Lake::default(), "orders", &location.to_string_lossy(), "bench", Arc::clone(&schema))
             .await?;
-    let limits = BatchLimits { records: batch, bytes: usize::MAX, age: Duration::from_secs(3600) };
+    let limits = BatchLimits { records: batch, bytes: usize::MAX, age: Duration::from_hours(1) };
     let table = Table::new("orders", events::TOPIC, &schema, limits, OnError::Halt, replica);
     let settings = Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max: Duration::from_secs(1) };
     let (send, times) = std::sync::mpsc::channel();
@@ -171,13 +171,13 @@ impl Source for Prepared {
                 self.state = State::Reading;
                 Ok(Polled::Assigned(vec![AssignedPartition { partition, committed: None, low: 0, high: i64::MAX }]))
             }
-            State::Reading => Ok(match self.blocks.next() {
-                Some(block) => Polled::Records(block),
-                None => {
-                    self.state = State::Over;
-                    Polled::Ended(vec![partition])
+            State::Reading => {
+                if let Some(block) = self.blocks.next() {
+                    return Ok(Polled::Records(block));
                 }
-            }),
+                self.state = State::Over;
+                Ok(Polled::Ended(vec![partition]))
+            }
             State::Over => {
                 tokio::time::sleep_until(deadline).await;
                 Ok(Polled::Idle)

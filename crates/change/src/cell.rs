@@ -60,7 +60,7 @@ impl CellSeed<'_> {
         E::custom("refused")
     }
 
-    fn accept<'de, E: Error>(self, value: Result<Cell<'de>, Problem>) -> Result<Cell<'de>, E> {
+    fn accept<E: Error>(self, value: Result<Cell<'_>, Problem>) -> Result<Cell<'_>, E> {
         value.map_err(|problem| self.refuse(problem))
     }
 
@@ -168,7 +168,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
 }
 
 impl CellSeed<'_> {
-    fn text<'de, E: Error>(self, text: Cow<'de, str>) -> Result<Cell<'de>, E> {
+    fn text<E: Error>(self, text: Cow<'_, str>) -> Result<Cell<'_>, E> {
         let cell = match self.column.data_type {
             DataType::String if text == UNCHANGED => Ok(Cell::Unchanged),
             DataType::String => return Ok(Cell::Text(text)),

@@ -18,7 +18,7 @@ const INEXACT: Problem = Problem::Value(
     "a JSON number with a fraction is exact up to 15 digits only; set decimal.handling.mode to precise or string",
 );
 
-/// The digits that survive a trip through a double (C's DBL_DIG).
+/// The digits that survive a trip through a double (C's `DBL_DIG`).
 const DOUBLE_DIGITS: u8 = 15;
 
 /// Debezium's VariableScaleDecimal.
@@ -76,7 +76,7 @@ pub(crate) fn from_json(
 /// plain digits whose length is a multiple of four could be both.
 fn tell_apart(text: &str, seen: &Cell<Option<Wire>>) -> Result<Wire, Problem> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
-    let wire = match (digits, text.len() % 4 == 0 && !text.is_empty()) {
+    let wire = match (digits, text.len().is_multiple_of(4) && !text.is_empty()) {
         (true, true) => return seen.get().ok_or(AMBIGUOUS),
         (false, true) if !text.contains(['.', '-']) => Wire::Base64,
         _ => Wire::Text,
@@ -104,7 +104,7 @@ fn from_base64(text: &str) -> Result<i128, Problem> {
     wide[16 - digits.len()..].copy_from_slice(digits);
     let value = i128::from_be_bytes(wide);
     // the bytes cut off above were sign bytes only if the rest still carries that sign
-    if (value < 0) != (sign == 0xFF) { Err(TOO_WIDE) } else { Ok(value) }
+    if (value < 0) == (sign == 0xFF) { Ok(value) } else { Err(TOO_WIDE) }
 }
 
 /// `[-]digits[.digits][E[+-]digits]`, to the unscaled value at `scale`.

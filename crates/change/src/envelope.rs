@@ -18,7 +18,7 @@ use crate::{
     BatchBuilder, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
     batch::Origin,
     cell::{Cell, CellSeed},
-    order::Place,
+    order::{Place, Sequence},
     wire::{self, Wire},
 };
 
@@ -346,7 +346,7 @@ fn lsn(token: &str) -> Result<Option<Lsn>, Problem> {
 }
 
 /// `source.sequence`: a JSON array of two strings or nulls, itself written as a JSON string.
-fn sequence(token: &str) -> Result<Option<(Option<Lsn>, Option<Lsn>)>, Problem> {
+fn sequence(token: &str) -> Result<Option<Sequence>, Problem> {
     const BAD: Problem = Problem::BadLsn("sequence");
     if token == "null" {
         return Ok(None);

@@ -29,13 +29,16 @@ impl std::fmt::Display for Order {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Horizon(pub Lsn);
 
+/// `source.sequence`: the last commit before the event, and the event's own position.
+pub type Sequence = (Option<Lsn>, Option<Lsn>);
+
 /// What an envelope's `source` block says about an event's place in the log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
     /// `source.lsn`.
     pub lsn: Option<Lsn>,
-    /// `source.sequence`: the last commit before the event, and the event's own position.
-    pub sequence: Option<(Option<Lsn>, Option<Lsn>)>,
+    /// `source.sequence`.
+    pub sequence: Option<Sequence>,
     /// `source.snapshot` is `incremental`.
     pub incremental: bool,
 }

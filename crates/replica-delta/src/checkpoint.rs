@@ -27,9 +27,9 @@ fn horizon_id(group: &str, partition: &TopicPartition) -> String {
 }
 
 async fn stored(table: &DeltaTable, app_id: &str) -> Result<Option<i64>, Fault> {
-    let snapshot = table.snapshot().map_err(|e| fault::delta("reading the table's state", e))?;
+    let snapshot = table.snapshot().map_err(|e| fault::delta("reading the table's state", &e))?;
     let version = snapshot.transaction_version(table.log_store().as_ref(), app_id).await;
-    version.map_err(|e| fault::delta("reading the checkpoint", e))
+    version.map_err(|e| fault::delta("reading the checkpoint", &e))
 }
 
 fn lsn(version: Option<i64>) -> Lsn {

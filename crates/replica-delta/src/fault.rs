@@ -8,19 +8,19 @@ use pipeline::Fault;
 
 /// A Delta error at `doing`. Lost races are to be done again, what a store or the network did passes by itself,
 /// anything else halts the table.
-pub(crate) fn delta(doing: &str, error: DeltaTableError) -> Fault {
-    match &error {
+pub(crate) fn delta(doing: &str, error: &DeltaTableError) -> Fault {
+    match error {
         DeltaTableError::VersionAlreadyExists(_)
         | DeltaTableError::Transaction {
             source: TransactionError::CommitConflict(_) | TransactionError::MaxCommitAttempts(_),
         } => Fault::redo(format!("{doing}: {error}")),
-        _ => by_cause(doing, &error),
+        _ => by_cause(doing, error),
     }
 }
 
 /// A DataFusion error at `doing`.
-pub(crate) fn datafusion(doing: &str, error: DataFusionError) -> Fault {
-    by_cause(doing, &error)
+pub(crate) fn datafusion(doing: &str, error: &DataFusionError) -> Fault {
+    by_cause(doing, error)
 }
 
 /// The remedy of what lies at the bottom of `error`.

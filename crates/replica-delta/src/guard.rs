@@ -82,7 +82,7 @@ pub(crate) async fn verdicts(
     } else {
         stored_orders(context, table, schema, winners)
             .await
-            .map_err(|e| fault::datafusion("comparing with the stored rows", e))?
+            .map_err(|e| fault::datafusion("comparing with the stored rows", &e))?
     };
     Ok((0..winners.num_rows())
         .map(|row| {

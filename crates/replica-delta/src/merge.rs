@@ -74,11 +74,11 @@ pub(crate) async fn write(
     properties: CommitProperties,
 ) -> Result<DeltaTable, Fault> {
     if winners.matched == 0 {
-        return append(table, winners.rows, properties).await.map_err(|e| fault::delta("appending", e));
+        return append(table, winners.rows, properties).await.map_err(|e| fault::delta("appending", &e));
     }
     let expected = winners.rows.num_rows();
     let (table, touched) =
-        merge(context, table, schema, winners, properties).await.map_err(|e| fault::delta("merging", e))?;
+        merge(context, table, schema, winners, properties).await.map_err(|e| fault::delta("merging", &e))?;
     if touched != expected {
         return Err(Fault::halt(format!(
             "the merge touched {touched} rows instead of {expected}: the table has rows with one key, or was changed \

@@ -34,9 +34,9 @@ const LSN: &str = "lsn";
 /// # Errors
 /// A halt, where DataFusion fails.
 pub(crate) async fn rows(batch: &ChangeBatch) -> Result<UInt64Array, Fault> {
-    let input = keys_and_orders(batch).map_err(|e| fault::datafusion("finding the newest event per key", e))?;
+    let input = keys_and_orders(batch).map_err(|e| fault::datafusion("finding the newest event per key", &e))?;
     let winners = aggregate(input, batch.schema.key().len()).await;
-    let batches = winners.map_err(|e| fault::datafusion("finding the newest event per key", e))?;
+    let batches = winners.map_err(|e| fault::datafusion("finding the newest event per key", &e))?;
     let mut rows: Vec<u64> = batches
         .iter()
         .flat_map(|batch| batch.column(batch.num_columns() - 1).as_primitive::<Int64Type>().values().iter())

@@ -56,9 +56,9 @@ impl DeltaReplica {
         if let Some(replica) = Self::existing(lake, name, location, group, Arc::clone(&schema)).await? {
             return Ok(replica);
         }
-        Self::create(lake, name, location, &schema).await.map_err(|fault| at(name, location, fault))?;
+        Self::create(lake, name, location, &schema).await.map_err(|fault| at(name, location, &fault))?;
         let created = Self::existing(lake, name, location, group, schema).await?;
-        created.ok_or_else(|| at(name, location, Fault::halt("it was created and is gone")))
+        created.ok_or_else(|| at(name, location, &Fault::halt("it was created and is gone")))
     }
 
     /// Opens the table at `location`; `None` where there is none.
@@ -72,7 +72,7 @@ impl DeltaReplica {
         group: &str,
         schema: Arc<TableSchema>,
     ) -> Result<Option<Self>, Fault> {
-        Self::load(lake, name, location, group, schema).await.map_err(|fault| at(name, location, fault))
+        Self::load(lake, name, location, group, schema).await.map_err(|fault| at(name, location, &fault))
     }
 
     async fn load(
@@ -83,10 +83,10 @@ impl DeltaReplica {
         schema: Arc<TableSchema>,
     ) -> Result<Option<Self>, Fault> {
         let mut table = lake.table(location)?;
-        if !table.verify_deltatable_existence().await.map_err(|e| fault::delta("looking for it", e))? {
+        if !table.verify_deltatable_existence().await.map_err(|e| fault::delta("looking for it", &e))? {
             return Ok(None);
         }
-        table.load().await.map_err(|e| fault::delta("opening it", e))?;
+        table.load().await.map_err(|e| fault::delta("opening it", &e))?;
         let replica = Self {
             name: name.to_owned(),
             schema,
@@ -114,7 +114,7 @@ impl DeltaReplica {
             .with_save_mode(SaveMode::Ignore)
             .with_columns(columns.fields().cloned())
             .await;
-        created.map(drop).map_err(|e| fault::delta("creating it", e))
+        created.map(drop).map_err(|e| fault::delta("creating it", &e))
     }
 
     /// Lets queries of `context` reach the table's store.
@@ -122,12 +122,12 @@ impl DeltaReplica {
     /// # Errors
     /// A halt where the store cannot be registered.
     pub fn prepare(&self, context: &SessionContext) -> Result<(), Fault> {
-        self.table.update_datafusion_session(&context.state()).map_err(|e| fault::delta("registering the store", e))
+        self.table.update_datafusion_session(&context.state()).map_err(|e| fault::delta("registering the store", &e))
     }
 
     /// The table on disk has to have the columns of the config, whatever their order.
     fn check_columns(&self) -> Result<(), Fault> {
-        let state = self.table.snapshot().map_err(|e| fault::delta("reading its columns", e))?;
+        let state = self.table.snapshot().map_err(|e| fault::delta("reading its columns", &e))?;
         let stored = state.snapshot().arrow_schema();
         let mut problems = Vec::new();
         for field in self.schema.arrow().fields() {
@@ -164,7 +164,7 @@ impl DeltaReplica {
     /// # Errors
     /// A fault of the store, or a halt where there is no such version.
     pub async fn travel_to(&mut self, version: u64) -> Result<(), Fault> {
-        self.table.load_version(version).await.map_err(|e| fault::delta("reading an earlier version", e))
+        self.table.load_version(version).await.map_err(|e| fault::delta("reading an earlier version", &e))
     }
 
     /// The table's columns and key.
@@ -178,7 +178,7 @@ impl DeltaReplica {
     /// # Errors
     /// A fault of the store.
     pub async fn provider(&self) -> Result<Arc<dyn TableProvider>, Fault> {
-        self.table.table_provider().await.map_err(|e| fault::datafusion("reading the table", e))
+        self.table.table_provider().await.map_err(|e| fault::datafusion("reading the table", &e))
     }
 
     /// What would happen to each row of `changes`, if each came alone.
@@ -190,7 +190,7 @@ impl DeltaReplica {
     }
 
     async fn reload(&mut self) -> Result<(), Fault> {
-        self.table.update_state().await.map_err(|e| fault::delta("reading the newest version", e))?;
+        self.table.update_state().await.map_err(|e| fault::delta("reading the newest version", &e))?;
         self.floor = checkpoint::read_floor(&self.table).await?;
         let partitions: Vec<_> = self.positions.keys().cloned().collect();
         self.positions = checkpoint::read(&self.table, &self.group, &partitions).await?;
@@ -255,8 +255,8 @@ impl DeltaReplica {
     }
 }
 
-fn at(name: &str, location: &str, fault: Fault) -> Fault {
-    Fault { message: format!("table `{name}` at {location}: {}", fault.message), ..fault }
+fn at(name: &str, location: &str, fault: &Fault) -> Fault {
+    Fault { message: format!("table `{name}` at {location}: {}", fault.message), remedy: fault.remedy }
 }
 
 impl Replica for DeltaReplica {
@@ -282,10 +282,10 @@ impl Replica for DeltaReplica {
         }
         self.commits = 0;
         let checkpoint = deltalake_core::checkpoints::create_checkpoint(&self.table, None).await;
-        checkpoint.map_err(|e| fault::delta("writing a log checkpoint", e))?;
+        checkpoint.map_err(|e| fault::delta("writing a log checkpoint", &e))?;
         deltalake_core::checkpoints::cleanup_metadata(&self.table, None)
             .await
-            .map_err(|e| fault::delta("cleaning up the log", e))?;
+            .map_err(|e| fault::delta("cleaning up the log", &e))?;
         tracing::debug!(table = self.name, version = self.version(), "wrote a log checkpoint");
         Ok(())
     }

@@ -193,7 +193,9 @@ proptest! {
     fn any_batching_of_any_history_equals_the_model(events in history(), size in 1_usize..20) {
         block_on(async {
             let mut model = model::Replica::new(2);
-            events.iter().for_each(|event| event.apply_to(&mut model));
+            for event in &events {
+                event.apply_to(&mut model);
+            }
             let lake = Lake::default();
             let mut replica = open(&lake).await;
             for batch in batches(&orders(), &events, size) {

@@ -25,7 +25,7 @@ pub(crate) async fn apply(
     order: Order,
     properties: CommitProperties,
 ) -> Result<(DeltaTable, u64), Fault> {
-    update(table, schema, order, properties).await.map_err(|e| fault::delta("truncating", e))
+    update(table, schema, order, properties).await.map_err(|e| fault::delta("truncating", &e))
 }
 
 async fn update(
@@ -37,13 +37,13 @@ async fn update(
     let meta = schema.meta();
     let column = |name: &str| Expr::Column(Column::from_name(name));
     let (anchor, lsn) = (lit(order.anchor.as_long()), lit(order.lsn.as_long()));
-    let older = column(&meta.source_anchor)
+    let is_older = column(&meta.source_anchor)
         .lt(anchor.clone())
         .or(column(&meta.source_anchor).eq(anchor.clone()).and(column(&meta.source_lsn).lt(lsn.clone())));
     let version = table.version();
     let (mut table, metrics) = table
         .update()
-        .with_predicate(older)
+        .with_predicate(is_older)
         .with_update(Column::from_name(&meta.source_anchor), anchor)
         .with_update(Column::from_name(&meta.source_lsn), lsn)
         .with_update(Column::from_name(&meta.is_deleted), lit(true))

@@ -46,7 +46,7 @@ fn topics(kafka: &KafkaSettings, config: &Config, problems: &mut Vec<String>) {
         match consumer.fetch_metadata(Some(&table.topic), Duration::from_secs(10)) {
             Ok(metadata) => match metadata.topics().iter().map(|topic| topic.partitions().len()).max() {
                 Some(partitions) if partitions > 0 => {
-                    println!("table {}: topic {} has {partitions} partition(s)", table.name, table.topic)
+                    println!("table {}: topic {} has {partitions} partition(s)", table.name, table.topic);
                 }
                 _ => problems.push(format!(
                     "table `{}`: topic {} does not exist; start the connector, or correct the name",
@@ -70,7 +70,7 @@ async fn tables(config: &Config, problems: &mut Vec<String>) {
     for table in &config.tables {
         match DeltaReplica::existing(&lake, &table.name, &table.location, "", table.schema.clone()).await {
             Ok(Some(replica)) => {
-                println!("table {}: {} is at version {}", table.name, table.location, replica.version())
+                println!("table {}: {} is at version {}", table.name, table.location, replica.version());
             }
             Ok(None) => println!("table {}: {} will be created", table.name, table.location),
             Err(fault) => problems.push(fault.message),

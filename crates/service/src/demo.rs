@@ -64,7 +64,7 @@ impl Broker {
             producer.send(record).map_err(|(error, _)| error)?;
             producer.poll(Duration::ZERO);
         }
-        producer.flush(Duration::from_secs(60))?;
+        producer.flush(Duration::from_mins(1))?;
         Ok(())
     }
 }

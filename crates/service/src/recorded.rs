@@ -161,13 +161,11 @@ impl Source for RecordedSource {
         if self.waiting.is_empty() && !self.is_over {
             self.read_block()?;
         }
-        match self.waiting.pop() {
-            Some(polled) => Ok(polled),
-            None => {
-                tokio::time::sleep_until(deadline).await;
-                Ok(Polled::Idle)
-            }
+        if let Some(polled) = self.waiting.pop() {
+            return Ok(polled);
         }
+        tokio::time::sleep_until(deadline).await;
+        Ok(Polled::Idle)
     }
 
     async fn start(&mut self, _: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {

@@ -36,6 +36,7 @@ const POLL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a broker may take to answer.
 const ANSWER: Duration = Duration::from_secs(15);
+const DESCRIBE_TRIES: u64 = 5;
 
 enum Rebalanced {
     Assigned(TopicPartitionList),
@@ -96,7 +97,7 @@ fn unassign(consumer: &BaseConsumer<Callbacks>, list: &TopicPartitionList) -> Ka
 }
 
 pub(crate) struct Consumer {
-    consumer: BaseConsumer<Callbacks>,
+    client: BaseConsumer<Callbacks>,
     commands: mpsc::Receiver<Command>,
     polled: async_mpsc::Sender<Result<Polled, Fault>>,
     /// What the pipeline has not taken yet.
@@ -119,10 +120,10 @@ impl Consumer {
     ) -> Result<Self, Fault> {
         let callbacks = Callbacks { rebalances: Mutex::default(), is_closing: AtomicBool::new(false) };
         let config = settings.client_config()?;
-        let consumer: BaseConsumer<Callbacks> =
+        let client: BaseConsumer<Callbacks> =
             config.create_with_context(callbacks).map_err(|e| Fault::halt(format!("[kafka]: {e}")))?;
         for topic in topics {
-            let metadata = consumer.fetch_metadata(Some(topic), ANSWER).map_err(|e| {
+            let metadata = client.fetch_metadata(Some(topic), ANSWER).map_err(|e| {
                 Fault::halt(format!(
                     "no Kafka broker answers at {}: {e}; is [kafka] bootstrap_servers right?",
                     settings.bootstrap_servers
@@ -134,11 +135,11 @@ impl Consumer {
                 )));
             }
         }
-        consumer.subscribe(topics).map_err(|e| Fault::halt(format!("subscribing: {e}")))?;
+        client.subscribe(topics).map_err(|e| Fault::halt(format!("subscribing: {e}")))?;
         let block = Records::default();
         let (waiting, silent, acknowledged) = (VecDeque::new(), Vec::new(), BTreeMap::new());
         let (waiting_since, is_paused, commits) = (None, false, settings.commits);
-        Ok(Self { consumer, commands, polled, waiting, waiting_since, is_paused, block, silent, acknowledged, commits })
+        Ok(Self { client, commands, polled, waiting, waiting_since, is_paused, block, silent, acknowledged, commits })
     }
 
     /// Polls until the pipeline closes it.
@@ -167,7 +168,7 @@ impl Consumer {
         }
         let full = self.block.len() >= BLOCK_RECORDS || self.block.bytes() >= BLOCK_BYTES;
         let wait = if self.block.is_empty() { POLL } else { Duration::ZERO };
-        let polled = if full { None } else { self.consumer.poll(wait) };
+        let polled = if full { None } else { self.client.poll(wait) };
         match polled {
             Some(Ok(message)) => {
                 let is_silent =
@@ -187,7 +188,7 @@ impl Consumer {
                 self.seal_block();
                 self.waiting.push_back(Polled::Ended(ended));
             }
-            Some(Err(error)) => self.tolerate(error)?,
+            Some(Err(error)) => Self::tolerate(&error)?,
             None => self.seal_block(),
         }
         self.take_rebalances()
@@ -205,7 +206,7 @@ impl Consumer {
                     }
                     let since = *self.waiting_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > PATIENCE && !self.is_paused {
-                        self.consumer.pause(&self.assignment()?).map_err(|e| Fault::halt(format!("pausing: {e}")))?;
+                        self.client.pause(&self.assignment()?).map_err(|e| Fault::halt(format!("pausing: {e}")))?;
                         self.is_paused = true;
                     }
                     return Ok(false);
@@ -216,14 +217,14 @@ impl Consumer {
             let held = self.silent.clone();
             let reading: Vec<_> =
                 group::partitions(&self.assignment()?).into_iter().filter(|tp| !held.contains(tp)).collect();
-            self.consumer.resume(&group::list(&reading)).map_err(|e| Fault::halt(format!("resuming: {e}")))?;
+            self.client.resume(&group::list(&reading)).map_err(|e| Fault::halt(format!("resuming: {e}")))?;
             self.is_paused = false;
         }
         Ok(true)
     }
 
     fn assignment(&self) -> Result<TopicPartitionList, Fault> {
-        self.consumer.assignment().map_err(|e| Fault::halt(format!("reading the assignment: {e}")))
+        self.client.assignment().map_err(|e| Fault::halt(format!("reading the assignment: {e}")))
     }
 
     fn seal_block(&mut self) {
@@ -241,9 +242,9 @@ impl Consumer {
     }
 
     /// Errors that librdkafka mends by itself are noted; the others end the run.
-    fn tolerate(&self, error: KafkaError) -> Result<(), Fault> {
+    fn tolerate(error: &KafkaError) -> Result<(), Fault> {
         let code = error.rdkafka_error_code();
-        match (&error, code) {
+        match (error, code) {
             (KafkaError::MessageConsumptionFatal(_), _) => Err(Fault::halt(format!("Kafka: {error}"))),
             (_, Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange)) => {
                 Err(Fault::halt(format!(
@@ -270,12 +271,12 @@ impl Consumer {
 
     fn take_rebalances(&mut self) -> Result<(), Fault> {
         loop {
-            let next = self.consumer.context().rebalances.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.client.context().rebalances.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(rebalanced) = next else { return Ok(()) };
             self.seal_block();
             match rebalanced {
                 Rebalanced::Assigned(list) => {
-                    let assigned = self.describe(list)?;
+                    let assigned = self.describe_patiently(&list)?;
                     self.waiting.push_back(Polled::Assigned(assigned));
                 }
                 Rebalanced::Revoked(list) => {
@@ -287,16 +288,31 @@ impl Consumer {
         }
     }
 
+    /// A broker that moves or restarts answers the second or third time.
+    fn describe_patiently(&self, list: &TopicPartitionList) -> Result<Vec<AssignedPartition>, Fault> {
+        let mut tries = 1;
+        loop {
+            match self.describe(list.clone()) {
+                Err(fault) if tries < DESCRIBE_TRIES => {
+                    tracing::warn!("will ask again: {fault}");
+                    thread::sleep(Duration::from_secs(tries));
+                    tries += 1;
+                }
+                answered => return answered,
+            }
+        }
+    }
+
     /// What the brokers know of partitions that were assigned.
     fn describe(&self, list: TopicPartitionList) -> Result<Vec<AssignedPartition>, Fault> {
         if list.count() == 0 {
             return Ok(Vec::new());
         }
-        let committed = self.consumer.committed_offsets(list, ANSWER);
+        let committed = self.client.committed_offsets(list, ANSWER);
         let committed = committed.map_err(|e| Fault::retry(format!("reading the group's offsets: {e}")))?;
         let describe = |element: &rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
             let partition = TopicPartition::new(element.topic(), element.partition());
-            let range = self.consumer.fetch_watermarks(element.topic(), element.partition(), ANSWER);
+            let range = self.client.fetch_watermarks(element.topic(), element.partition(), ANSWER);
             let (low, high) = range.map_err(|e| Fault::retry(format!("reading the range of {partition}: {e}")))?;
             Ok(AssignedPartition { committed: group::committed(element), partition, low, high })
         };
@@ -315,19 +331,19 @@ impl Consumer {
                 Command::Start(offsets) => self.start(&offsets).map_err(|e| Fault::halt(format!("assigning: {e}")))?,
                 Command::Release(partitions) => {
                     self.silent.retain(|tp| !partitions.contains(tp));
-                    let left = unassign(&self.consumer, &group::list(&partitions));
+                    let left = unassign(&self.client, &group::list(&partitions));
                     left.map_err(|e| Fault::halt(format!("unassigning: {e}")))?;
                     self.acknowledged.retain(|tp, _| !partitions.contains(tp));
                 }
                 Command::Hold(partition) => {
                     // it may have been revoked in the meantime
-                    _ = self.consumer.pause(&group::list(std::slice::from_ref(&partition)));
+                    _ = self.client.pause(&group::list(std::slice::from_ref(&partition)));
                     self.silent.push(partition);
                 }
                 Command::Acknowledge(positions) => {
                     if self.commits {
                         let list = group::to_commit(&positions)?;
-                        if let Err(error) = self.consumer.commit(&list, CommitMode::Async) {
+                        if let Err(error) = self.client.commit(&list, CommitMode::Async) {
                             tracing::debug!("an offset commit failed: {error}");
                         }
                     }
@@ -344,25 +360,25 @@ impl Consumer {
         for (partition, offset) in offsets {
             list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(*offset))?;
         }
-        match self.consumer.rebalance_protocol() {
-            RebalanceProtocol::Cooperative => self.consumer.incremental_assign(&list),
-            _ => self.consumer.assign(&list),
+        match self.client.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => self.client.incremental_assign(&list),
+            _ => self.client.assign(&list),
         }
     }
 
     /// Commits what was acknowledged last, with an answer this time, and leaves the group.
     fn leave(self) {
-        self.consumer.context().is_closing.store(true, Ordering::SeqCst);
+        self.client.context().is_closing.store(true, Ordering::SeqCst);
         let positions: Vec<_> = self.acknowledged.into_iter().collect();
         if self.commits
             && !positions.is_empty()
             && let Ok(list) = group::to_commit(&positions)
-            && let Err(error) = self.consumer.commit(&list, CommitMode::Sync)
+            && let Err(error) = self.client.commit(&list, CommitMode::Sync)
         {
             tracing::debug!("the last offset commit failed: {error}");
         }
         // a revocation that nobody answered yet would keep the group waiting
-        _ = self.consumer.unassign();
-        drop(self.consumer);
+        _ = self.client.unassign();
+        drop(self.client);
     }
 }

@@ -86,6 +86,7 @@ fn a_truncate_ends_the_batch() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn bad_records_are_named_without_their_values_and_leave_no_row() {
     let envelope = |after: &str| format!(r#"{{"op":"c","after":{after},"source":{{"lsn":1}}}}"#);
     let table: &[(Option<&str>, String, &str)] = &[
