@@ -61,56 +61,50 @@ fn push(records: &mut Records, offset: i64, id: u64, before: Option<&Row>, after
     records.push(TOPIC, 0, offset, Some(format!(r#"{{"order_id":{id}}}"#).as_bytes()), Some(value.as_bytes()));
 }
 
-/// `count` snapshot rows.
-pub(crate) fn initial(count: u64, block: usize) -> Vec<Records> {
-    let mut blocks = Vec::new();
-    let mut records = Records::default();
-    for (offset, id) in (0_i64..).zip(0..count) {
-        push(&mut records, offset, id, None, Some(&Row::first(id)), "r", SNAPSHOT_LSN);
-        if records.len() == block {
-            blocks.push(std::mem::take(&mut records));
+/// `count` snapshot rows, in blocks.
+pub(crate) fn initial(count: u64, block: u64) -> impl Iterator<Item = Records> {
+    (0..count.div_ceil(block)).map(move |number| {
+        let mut records = Records::default();
+        for id in number * block..count.min((number + 1) * block) {
+            push(&mut records, id.cast_signed(), id, None, Some(&Row::first(id)), "r", SNAPSHOT_LSN);
         }
-    }
-    blocks.push(records);
-    blocks
+        records
+    })
 }
 
-/// `count` changes over `rows` rows, keys uniform: 60 % updates, 30 % inserts, 10 % deletes.
-pub(crate) fn changes(count: u64, rows: u64, block: usize) -> Vec<Records> {
+/// `count` changes over `rows` rows, keys uniform: 60 % updates, 30 % inserts, 10 % deletes, in blocks.
+pub(crate) fn changes(count: u64, rows: u64, block: u64) -> impl Iterator<Item = Records> {
     let mut random = StdRng::seed_from_u64(42);
     let mut gone = HashSet::new();
     let mut next = rows;
     let mut lsn = SNAPSHOT_LSN + 1_000;
-    let mut blocks = Vec::new();
-    let mut records = Records::default();
-    for offset in 0_i64..i64::try_from(count).unwrap_or(i64::MAX) {
-        lsn += random.random_range(7..50) * 8;
-        let mut live = || loop {
-            let id = random.random_range(0..next);
-            if !gone.contains(&id) {
-                return id;
-            }
-        };
-        let id = live();
-        match random.random_range(0..10) {
-            0..6 => {
-                let after = Row::any(id, &mut random);
-                push(&mut records, offset, id, Some(&Row::first(id)), Some(&after), "u", lsn);
-            }
-            6..9 => {
-                let after = Row::any(next, &mut random);
-                push(&mut records, offset, next, None, Some(&after), "c", lsn);
-                next += 1;
-            }
-            _ => {
-                push(&mut records, offset, id, Some(&Row::first(id)), None, "d", lsn);
-                gone.insert(id);
+    (0..count.div_ceil(block)).map(move |number| {
+        let mut records = Records::default();
+        for offset in number * block..count.min((number + 1) * block) {
+            lsn += random.random_range(7..50) * 8;
+            let id = loop {
+                let id = random.random_range(0..next);
+                if !gone.contains(&id) {
+                    break id;
+                }
+            };
+            let offset = offset.cast_signed();
+            match random.random_range(0..10) {
+                0..6 => {
+                    let after = Row::any(id, &mut random);
+                    push(&mut records, offset, id, Some(&Row::first(id)), Some(&after), "u", lsn);
+                }
+                6..9 => {
+                    let after = Row::any(next, &mut random);
+                    push(&mut records, offset, next, None, Some(&after), "c", lsn);
+                    next += 1;
+                }
+                _ => {
+                    push(&mut records, offset, id, Some(&Row::first(id)), None, "d", lsn);
+                    gone.insert(id);
+                }
             }
         }
-        if records.len() == block {
-            blocks.push(std::mem::take(&mut records));
-        }
-    }
-    blocks.push(records);
-    blocks
+        records
+    })
 }

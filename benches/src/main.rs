@@ -3,6 +3,7 @@
 //! `highwater-bench decode|load|scattered`; docs/benchmarks.md has the figures and how they were taken.
 
 mod events;
+mod spill;
 
 use std::{
     sync::Arc,
@@ -13,13 +14,17 @@ use anyhow::{Context, Result, ensure};
 use change::{BatchBuilder, Column, Decoder, Horizon, MetaColumns, TableSchema};
 use clap::{Parser, ValueEnum};
 use pipeline::{
-    AssignedPartition, BatchLimits, DeadLetters, Fault, Flushed, Observer, OnError, Pipeline, Polled, Position,
-    Records, Settings, Source, StartAt, Table, TopicPartition,
+    BatchLimits, Blocks, DeadLetters, Flushed, Observer, OnError, Pipeline, Records, Settings, StartAt, Table,
 };
 use replica_delta::{DeltaReplica, Lake};
 
+use crate::spill::Spilled;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Events made at once.
+const BLOCK: u64 = 10_000;
 
 #[derive(Parser)]
 struct Args {
@@ -63,19 +68,19 @@ async fn main() -> Result<()> {
         Workload::Decode => decode(args.rows),
         Workload::Load => {
             let dir = tempfile::tempdir()?;
-            run("load", &dir, events::initial(args.rows, 10_000), 100_000).await
+            run("load", &dir, events::initial(args.rows, BLOCK), 100_000).await
         }
         Workload::Scattered => {
             let dir = tempfile::tempdir()?;
-            run("(load)", &dir, events::initial(args.rows, 10_000), 100_000).await?;
-            run("scattered", &dir, events::changes(args.changes, args.rows, 10_000), 10_000).await
+            run("(load)", &dir, events::initial(args.rows, BLOCK), 100_000).await?;
+            run("scattered", &dir, events::changes(args.changes, args.rows, BLOCK), 10_000).await
         }
     }
 }
 
 #[expect(clippy::print_stdout, reason = "the bench's result")]
 fn decode(count: u64) -> Result<()> {
-    let blocks = events::changes(count, 1_000_000, 10_000);
+    let blocks: Vec<Records> = events::changes(count, 1_000_000, BLOCK).collect();
     let bytes: usize = blocks.iter().map(Records::bytes).sum();
     let schema = schema()?;
     let mut decoder = Decoder::new(Arc::clone(&schema));
@@ -114,8 +119,9 @@ impl Observer for Times {
 }
 
 #[expect(clippy::print_stdout, reason = "the bench's result")]
-async fn run(name: &str, dir: &tempfile::TempDir, blocks: Vec<Records>, batch: usize) -> Result<()> {
-    let events: u64 = blocks.iter().map(|block| block.len() as u64).sum();
+async fn run(name: &str, dir: &tempfile::TempDir, blocks: impl Iterator<Item = Records>, batch: usize) -> Result<()> {
+    let spilled = dir.path().join("events");
+    let events = spill::write(&spilled, blocks)?;
     let schema = schema()?;
     let location = dir.path().join("orders");
     let replica =
@@ -125,7 +131,7 @@ async fn run(name: &str, dir: &tempfile::TempDir, blocks: Vec<Records>, batch: u
     let table = Table::new("orders", events::TOPIC, &schema, limits, OnError::Halt, replica);
     let settings = Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max: Duration::from_secs(1) };
     let (send, times) = std::sync::mpsc::channel();
-    let source = Prepared { blocks: blocks.into_iter(), state: State::New };
+    let source = Blocks::new(Spilled::open(&spilled, batch.min(10_000))?);
     let pipeline = Pipeline::new(source, vec![table], DeadLetters::Log, settings, Times(send));
     let began = Instant::now();
     let summary = pipeline.run(std::future::pending()).await?;
@@ -149,53 +155,4 @@ fn peak_memory_mib() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
     Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? / 1024)
-}
-
-enum State {
-    New,
-    Reading,
-    Over,
-}
-
-/// Blocks that were made beforehand.
-struct Prepared {
-    blocks: std::vec::IntoIter<Records>,
-    state: State,
-}
-
-impl Source for Prepared {
-    async fn poll(&mut self, deadline: tokio::time::Instant) -> Result<Polled, Fault> {
-        let partition = TopicPartition::new(events::TOPIC, 0);
-        match self.state {
-            State::New => {
-                self.state = State::Reading;
-                Ok(Polled::Assigned(vec![AssignedPartition { partition, committed: None, low: 0, high: i64::MAX }]))
-            }
-            State::Reading => {
-                if let Some(block) = self.blocks.next() {
-                    return Ok(Polled::Records(block));
-                }
-                self.state = State::Over;
-                Ok(Polled::Ended(vec![partition]))
-            }
-            State::Over => {
-                tokio::time::sleep_until(deadline).await;
-                Ok(Polled::Idle)
-            }
-        }
-    }
-
-    async fn start(&mut self, _: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    async fn release(&mut self, _: Vec<TopicPartition>) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn hold(&mut self, _: TopicPartition) {}
-
-    fn acknowledge(&mut self, _: Vec<(TopicPartition, Position)>) {}
-
-    async fn close(self) {}
 }

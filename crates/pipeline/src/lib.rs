@@ -5,6 +5,7 @@
 //! replica's commit is durable, the batch's positions are acknowledged to the source, never before. Everything
 //! that can go wrong carries its [`Remedy`], and `flush` is the one place that acts on it.
 
+pub mod blocks;
 pub mod buffer;
 pub mod counts;
 pub mod dead_letter;
@@ -12,6 +13,7 @@ pub mod fault;
 pub mod flush;
 pub mod observer;
 pub mod position;
+mod rebalance;
 pub mod records;
 pub mod replica;
 pub mod run;
@@ -19,6 +21,7 @@ pub mod source;
 pub mod start;
 pub mod table;
 
+pub use blocks::Blocks;
 pub use buffer::{Batch, BatchLimits};
 pub use counts::Counts;
 pub use dead_letter::DeadLetters;

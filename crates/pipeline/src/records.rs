@@ -51,6 +51,12 @@ impl Records {
         self.entries.is_empty()
     }
 
+    /// The partitions that the records are of.
+    #[must_use]
+    pub fn partitions(&self) -> &[TopicPartition] {
+        &self.partitions
+    }
+
     /// The bytes of all keys and values.
     #[must_use]
     pub fn bytes(&self) -> usize {

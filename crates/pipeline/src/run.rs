@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    Applied, AssignedPartition, Batch, Counts, DeadLetters, Fault, Flushed, Observer, OnError, Polled, Position,
-    Records, Replica, Source, StartAt, Table, TopicPartition,
+    Applied, Batch, Counts, DeadLetters, Fault, Flushed, Observer, OnError, Polled, Records, Replica, Source, StartAt,
+    Table, TopicPartition,
     flush::{self, Flight, Patience},
     table::State,
 };
@@ -52,16 +52,16 @@ pub struct Summary {
 
 /// Tables, and the source that feeds them.
 pub struct Pipeline<S, R, O> {
-    source: S,
-    tables: Vec<Table<R>>,
-    by_topic: HashMap<Arc<str>, usize>,
+    pub(crate) source: S,
+    pub(crate) tables: Vec<Table<R>>,
+    pub(crate) by_topic: HashMap<Arc<str>, usize>,
     dead_letters: DeadLetters,
-    settings: Settings,
-    observer: O,
-    flights: JoinSet<Flight<R>>,
+    pub(crate) settings: Settings,
+    pub(crate) observer: O,
+    pub(crate) flights: JoinSet<Flight<R>>,
     /// A block that is being decoded, and how far.
     block: (Records, usize),
-    assigned_once: bool,
+    pub(crate) assigned_once: bool,
 }
 
 impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
@@ -193,7 +193,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         Ok(())
     }
 
-    fn land(&mut self, flight: Result<Flight<R>, tokio::task::JoinError>) -> Result<(), Fault> {
+    pub(crate) fn land(&mut self, flight: Result<Flight<R>, tokio::task::JoinError>) -> Result<(), Fault> {
         let flight = flight.map_err(|e| Fault::halt(format!("a merge ended abnormally: {e}")))?;
         let Flight { table: index, replica, batch, outcome, took } = flight;
         let (version, rows) = match outcome {
@@ -240,7 +240,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         Ok(())
     }
 
-    fn halt(&mut self, index: usize, fault: Fault) {
+    pub(crate) fn halt(&mut self, index: usize, fault: Fault) {
         let table = &mut self.tables[index];
         tracing::error!(table = table.name, "halted: {fault}");
         self.observer.halted(&table.name, &fault);
@@ -252,56 +252,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         table.state = State::Halted(fault);
     }
 
-    async fn assign(&mut self, partitions: Vec<AssignedPartition>) -> Result<(), Fault> {
-        let mut ahead = 0;
-        let mut offsets = Vec::new();
-        for index in 0..self.tables.len() {
-            let topic = Arc::clone(&self.tables[index].topic);
-            let assigned: Vec<_> = partitions.iter().filter(|assigned| assigned.partition.topic == topic).collect();
-            if assigned.is_empty() {
-                continue;
-            }
-            self.land_table(index).await?;
-            match self.starts(index, &assigned).await {
-                Ok(starts) => {
-                    for (assigned, position) in assigned.iter().zip(starts) {
-                        self.tables[index].assign(assigned.partition.partition, position, assigned.high);
-                        ahead += u64::try_from(assigned.high - position.offset).unwrap_or(0);
-                        offsets.push((assigned.partition.clone(), position.offset));
-                    }
-                }
-                Err(fault) => self.halt(index, fault),
-            }
-        }
-        self.assigned_once = true;
-        let named: Vec<_> = partitions.into_iter().map(|assigned| assigned.partition).collect();
-        self.observer.assigned(&named, ahead);
-        self.source.start(offsets).await
-    }
-
-    /// Where each of a table's partitions is to be read from. A table that has halted reads none.
-    async fn starts(&mut self, index: usize, assigned: &[&AssignedPartition]) -> Result<Vec<Position>, Fault> {
-        let table = &mut self.tables[index];
-        let (State::Running, Some(replica)) = (&table.state, &mut table.replica) else { return Ok(Vec::new()) };
-        let named: Vec<_> = assigned.iter().map(|assigned| assigned.partition.clone()).collect();
-        let checkpoint = replica.checkpoint(&named).await?;
-        assigned.iter().map(|assigned| self.settings.start_at.position(assigned, &checkpoint)).collect()
-    }
-
-    /// Makes durable what was read of the partitions that leave, and lets go of them.
-    async fn revoke(&mut self, partitions: Vec<TopicPartition>) -> Result<(), Fault> {
-        let leaving = |table: &Table<R>| partitions.iter().any(|tp| tp.topic == table.topic);
-        self.drain(leaving).await?;
-        for TopicPartition { topic, partition } in &partitions {
-            if let Some(&table) = self.by_topic.get(topic) {
-                self.tables[table].partitions.remove(partition);
-            }
-        }
-        self.source.release(partitions).await
-    }
-
     /// Sends off the open batches of some tables and waits until they have landed.
-    async fn drain(&mut self, which: impl Fn(&Table<R>) -> bool) -> Result<(), Fault> {
+    pub(crate) async fn drain(&mut self, which: impl Fn(&Table<R>) -> bool) -> Result<(), Fault> {
         loop {
             for (index, table) in self.tables.iter_mut().enumerate().filter(|(_, table)| which(table)) {
                 if table.replica.is_some() {
@@ -315,17 +267,6 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 self.land(flight)?;
             }
         }
-    }
-
-    /// Waits until a table's batch has landed, without sending off another.
-    async fn land_table(&mut self, index: usize) -> Result<(), Fault> {
-        while self.tables[index].replica.is_none() {
-            match self.flights.join_next().await {
-                Some(flight) => self.land(flight)?,
-                None => return Err(Fault::halt("a table has lost its replica")),
-            }
-        }
-        Ok(())
     }
 
     /// At a stop: what is on its way may land, what is not is dropped and read again by whoever comes next.

@@ -34,7 +34,10 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
                     Fault::halt(format!("{message}; check the store's credentials and permissions"))
                 }
                 _ if is_denied(store) => Fault::halt(format!("{message}; check the folder's owner and permissions")),
-                _ => Fault::retry(message),
+                _ => match refusal(&message) {
+                    Some(hint) => Fault::halt(format!("{message}; {hint}")),
+                    None => Fault::retry(message),
+                },
             };
         }
         if current.is::<std::io::Error>() {
@@ -49,6 +52,28 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
         }
     }
     Fault::halt(message)
+}
+
+/// What S3 refuses for good. The store tells it from a passing fault for single objects only, not for a list, so
+/// that here the answer's status has to be read in the text.
+fn refusal(message: &str) -> Option<&'static str> {
+    let has = |part: &str| message.contains(part);
+    if has("NoSuchBucket") {
+        Some("create the bucket, or correct the location")
+    } else if has("403 Forbidden")
+        || has("401 Unauthorized")
+        || has("SignatureDoesNotMatch")
+        || has("InvalidAccessKeyId")
+        || has("AccessDenied")
+    {
+        Some("check the store's credentials and permissions")
+    } else if has("169.254.169.254") {
+        Some(
+            "no credentials were found: set aws_access_key_id and aws_secret_access_key in [store] or in the environment",
+        )
+    } else {
+        None
+    }
 }
 
 /// The local store hides what the operating system said in its sources.

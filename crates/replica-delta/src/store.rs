@@ -61,6 +61,11 @@ impl Lake {
     }
 
     fn s3(&self, url: &Url) -> Result<object_store::aws::AmazonS3, Fault> {
+        let option = |name: &str| self.options.get(name).map(String::as_str);
+        let is_plain = option("aws_endpoint").is_some_and(|endpoint| endpoint.starts_with("http://"));
+        if is_plain && option("aws_allow_http") != Some("true") {
+            return Err(Fault::halt("[store]: aws_endpoint is http://, which needs aws_allow_http = \"true\""));
+        }
         let mut builder = AmazonS3Builder::from_env().with_url(url.as_str());
         for (name, value) in &self.options {
             let key = name.parse().map_err(|_| Fault::halt(format!("[store]: unknown option `{name}`")))?;

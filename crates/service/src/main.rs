@@ -48,8 +48,19 @@ fn main() -> ExitCode {
     runtime.shutdown_timeout(std::time::Duration::from_millis(500));
     match outcome {
         Ok(code) => code,
+        // whoever read our output has read enough
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let of = |io: &std::io::Error| io.kind() == std::io::ErrorKind::BrokenPipe;
+    error.chain().any(|cause| match cause.downcast_ref::<arrow::error::ArrowError>() {
+        Some(arrow::error::ArrowError::IoError(_, io)) => of(io),
+        Some(arrow::error::ArrowError::CsvError(text)) => text.contains("Broken pipe"),
+        _ => cause.downcast_ref::<std::io::Error>().is_some_and(of),
+    })
 }
 
 #[expect(clippy::print_stderr, reason = "the answer to the user")]

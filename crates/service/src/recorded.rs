@@ -1,8 +1,8 @@
-//! [`RecordedSource`]: recorded messages, as a source.
+//! Recorded messages: a line, and files of them in blocks.
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs::File,
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -10,10 +10,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use flate2::read::MultiGzDecoder;
-use pipeline::{AssignedPartition, Fault, Polled, Position, Records, Source, TopicPartition};
+use pipeline::{Fault, Records, TopicPartition};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
 
 /// Lines handed over at once.
 const BLOCK: usize = 10_000;
@@ -78,28 +77,18 @@ pub(crate) fn lines(path: &Path) -> Result<Box<dyn BufRead + Send>> {
     Ok(if is_gzip { Box::new(BufReader::new(MultiGzDecoder::new(open()?))) } else { Box::new(BufReader::new(open()?)) })
 }
 
-/// Reads files one after the other. A line without a topic belongs to the default topic.
-pub(crate) struct RecordedSource {
+/// Reads files one after the other, in blocks. A line without a topic belongs to the default topic.
+pub(crate) struct RecordedBlocks {
     files: std::vec::IntoIter<PathBuf>,
     current: Option<(PathBuf, Box<dyn BufRead + Send>, u64)>,
     default_topic: String,
-    assigned: BTreeSet<TopicPartition>,
     next_offset: BTreeMap<TopicPartition, i64>,
-    waiting: Vec<Polled>,
-    is_over: bool,
 }
 
-impl RecordedSource {
+impl RecordedBlocks {
     pub(crate) fn new(files: Vec<PathBuf>, default_topic: &str) -> Self {
-        Self {
-            files: files.into_iter(),
-            current: None,
-            default_topic: default_topic.to_owned(),
-            assigned: BTreeSet::new(),
-            next_offset: BTreeMap::new(),
-            waiting: Vec::new(),
-            is_over: false,
-        }
+        let (files, next_offset) = (files.into_iter(), BTreeMap::new());
+        Self { files, current: None, default_topic: default_topic.to_owned(), next_offset }
     }
 
     fn next_line(&mut self) -> Result<Option<Recorded>, Fault> {
@@ -111,74 +100,34 @@ impl RecordedSource {
                 continue;
             };
             *number += 1;
+            let fault = |reason: &dyn std::fmt::Display| Fault::halt(format!("{}:{number}: {reason}", path.display()));
             let mut line = String::new();
-            let read =
-                lines.read_line(&mut line).map_err(|e| Fault::halt(format!("{}:{number}: {e}", path.display())))?;
-            if read == 0 {
+            if lines.read_line(&mut line).map_err(|e| fault(&e))? == 0 {
                 self.current = None;
-                continue;
-            }
-            if line.trim().is_empty() {
-                continue;
-            }
-            let recorded =
-                Recorded::parse(&line).map_err(|e| Fault::halt(format!("{}:{number}: {e}", path.display())))?;
-            return Ok(Some(recorded));
-        }
-    }
-
-    fn read_block(&mut self) -> Result<(), Fault> {
-        let mut records = Records::default();
-        let mut new = Vec::new();
-        while records.len() < BLOCK {
-            let Some(line) = self.next_line()? else {
-                self.is_over = true;
-                break;
-            };
-            let topic = line.topic.as_deref().unwrap_or(&self.default_topic);
-            let partition = TopicPartition::new(topic, line.partition);
-            let next = self.next_offset.entry(partition.clone()).or_default();
-            let offset = line.offset.unwrap_or(*next);
-            *next = offset + 1;
-            records.push(topic, line.partition, offset, line.key.as_deref(), line.value.as_deref());
-            if self.assigned.insert(partition.clone()) {
-                new.push(AssignedPartition { partition, committed: None, low: 0, high: i64::MAX });
+            } else if !line.trim().is_empty() {
+                return Recorded::parse(&line).map(Some).map_err(|e| fault(&e));
             }
         }
-        if self.is_over {
-            self.waiting.push(Polled::Ended(self.assigned.iter().cloned().collect()));
-        }
-        self.waiting.push(Polled::Records(records));
-        if !new.is_empty() || self.assigned.is_empty() {
-            self.waiting.push(Polled::Assigned(new));
-        }
-        Ok(())
     }
 }
 
-impl Source for RecordedSource {
-    async fn poll(&mut self, deadline: Instant) -> Result<Polled, Fault> {
-        if self.waiting.is_empty() && !self.is_over {
-            self.read_block()?;
+impl Iterator for RecordedBlocks {
+    type Item = Result<Records, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut records = Records::default();
+        while records.len() < BLOCK {
+            let line = match self.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => break,
+                Err(fault) => return Some(Err(fault)),
+            };
+            let topic = line.topic.as_deref().unwrap_or(&self.default_topic);
+            let next = self.next_offset.entry(TopicPartition::new(topic, line.partition)).or_default();
+            let offset = line.offset.unwrap_or(*next);
+            *next = offset + 1;
+            records.push(topic, line.partition, offset, line.key.as_deref(), line.value.as_deref());
         }
-        if let Some(polled) = self.waiting.pop() {
-            return Ok(polled);
-        }
-        tokio::time::sleep_until(deadline).await;
-        Ok(Polled::Idle)
+        (!records.is_empty()).then_some(Ok(records))
     }
-
-    async fn start(&mut self, _: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    async fn release(&mut self, _: Vec<TopicPartition>) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn hold(&mut self, _: TopicPartition) {}
-
-    fn acknowledge(&mut self, _: Vec<(TopicPartition, Position)>) {}
-
-    async fn close(self) {}
 }

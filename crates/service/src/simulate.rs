@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use datafusion::prelude::{Expr, SessionContext};
-use pipeline::{BatchLimits, DeadLetters, OnError, Pipeline, Settings, StartAt, Table};
+use pipeline::{BatchLimits, Blocks, DeadLetters, OnError, Pipeline, Settings, StartAt, Table};
 use replica_delta::{DeltaReplica, Lake};
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
     cli::{OnErrorArg, SimulateArgs},
     config::Config,
     print,
-    recorded::RecordedSource,
+    recorded::RecordedBlocks,
     run, shape, sql, stop,
 };
 
@@ -49,7 +49,7 @@ pub(crate) async fn simulate(args: SimulateArgs) -> Result<ExitCode> {
     let settings =
         Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max: std::time::Duration::from_secs(10) };
     let default_topic = tables.first().map_or("table", |table| table.topic.as_str());
-    let source = RecordedSource::new(args.files, default_topic);
+    let source = Blocks::new(RecordedBlocks::new(args.files, default_topic));
     let pipeline = Pipeline::new(source, assembled, dead_letters, settings, ());
     let summary = pipeline.run(stop::requested()).await?;
     if let Some(form) = args.print {

@@ -24,7 +24,7 @@ use rdkafka::{
 };
 use tokio::sync::mpsc as async_mpsc;
 
-use crate::{KafkaSettings, group, source::Command};
+use crate::{KafkaSettings, command::Command, group};
 
 /// A block is handed over at this size; a smaller one as soon as nothing more is at hand.
 const BLOCK_RECORDS: usize = 10_000;

@@ -5,6 +5,7 @@
 //! pipeline's end of that thread. [`group`] turns positions into committed offsets and back. Offsets are committed
 //! only when the pipeline acknowledges them, and reading always begins at an offset that the pipeline names.
 
+mod command;
 mod consumer;
 mod group;
 mod settings;

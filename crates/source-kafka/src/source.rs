@@ -11,20 +11,10 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{KafkaSettings, consumer::Consumer};
+use crate::{KafkaSettings, command::Command, consumer::Consumer};
 
 /// Blocks that wait between the consumer and the pipeline: one is decoded, one is ready, one is being filled.
 const BLOCKS_WAITING: usize = 2;
-
-/// What the pipeline tells the consumer.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Start(Vec<(TopicPartition, i64)>),
-    Release(Vec<TopicPartition>),
-    Hold(TopicPartition),
-    Acknowledge(Vec<(TopicPartition, Position)>),
-    Close,
-}
 
 /// A member of a consumer group.
 #[derive(Debug)]

@@ -1,0 +1,13 @@
+//! [`Command`]: what the pipeline tells the consumer's thread.
+
+use pipeline::{Position, TopicPartition};
+
+/// What the pipeline tells the consumer.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Start(Vec<(TopicPartition, i64)>),
+    Release(Vec<TopicPartition>),
+    Hold(TopicPartition),
+    Acknowledge(Vec<(TopicPartition, Position)>),
+    Close,
+}
