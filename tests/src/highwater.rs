@@ -171,7 +171,7 @@ impl Highwater {
     }
 }
 
-fn binary() -> Result<PathBuf> {
+pub(crate) fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(BINARY) {
         let path = PathBuf::from(path);
         ensure!(path.is_file(), "{BINARY} names {}, which is no file", path.display());

@@ -13,6 +13,8 @@ mod groups;
 mod kills;
 #[path = "stack/ordering.rs"]
 mod ordering;
+#[path = "stack/s3.rs"]
+mod s3;
 #[path = "stack/servers.rs"]
 mod servers;
 #[path = "stack/streaming.rs"]
