@@ -22,7 +22,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 Ok(starts) => {
                     for (assigned, position) in assigned.iter().zip(starts) {
                         self.tables[index].assign(assigned.partition.partition, position, assigned.high);
-                        ahead += u64::try_from(assigned.high - position.offset).unwrap_or(0);
+                        let left = assigned.high.saturating_sub(position.offset);
+                        ahead = u64::saturating_add(ahead, u64::try_from(left).unwrap_or(0));
                         offsets.push((assigned.partition.clone(), position.offset));
                     }
                 }

@@ -115,7 +115,7 @@ impl<R> Table<R> {
             },
         }
         // a record that is read again, as a recorded file may hold one, does not move the position back
-        reading.position = Position { offset: (record.offset + 1).max(reading.position.offset), horizon };
+        reading.position = Position { offset: record.offset.saturating_add(1).max(reading.position.offset), horizon };
         self.open.advance(partition, reading.position);
         Ok(())
     }

@@ -125,7 +125,7 @@ impl Iterator for RecordedBlocks {
             let topic = line.topic.as_deref().unwrap_or(&self.default_topic);
             let next = self.next_offset.entry(TopicPartition::new(topic, line.partition)).or_default();
             let offset = line.offset.unwrap_or(*next);
-            *next = offset + 1;
+            *next = offset.saturating_add(1);
             records.push(topic, line.partition, offset, line.key.as_deref(), line.value.as_deref());
         }
         (!records.is_empty()).then_some(Ok(records))
