@@ -60,6 +60,29 @@ impl DataType {
         }
     }
 
+    /// The type that this Arrow type holds, if it is one of ours.
+    #[must_use]
+    pub fn of_arrow(arrow: &ArrowType) -> Option<Self> {
+        let decimal = |precision: u8, scale: i8| Some(Self::Decimal { precision, scale: u8::try_from(scale).ok()? });
+        let plain = [
+            Self::Boolean,
+            Self::Short,
+            Self::Int,
+            Self::Long,
+            Self::Float,
+            Self::Double,
+            Self::String,
+            Self::Binary,
+            Self::Date,
+            Self::Timestamp,
+            Self::TimestampNtz,
+        ];
+        match arrow {
+            ArrowType::Decimal128(precision, scale) => decimal(*precision, *scale),
+            other => plain.into_iter().find(|plain| plain.arrow() == *other),
+        }
+    }
+
     /// Whether PostgreSQL may store such a value out of line, so that an update may leave it out.
     #[must_use]
     pub fn can_be_toasted(self) -> bool {
@@ -306,7 +329,9 @@ mod tests {
             "timestamp",
             "timestamp_ntz",
         ] {
-            assert_eq!(name.parse::<DataType>().unwrap().to_string(), name);
+            let parsed = name.parse::<DataType>().unwrap();
+            assert_eq!(parsed.to_string(), name);
+            assert_eq!(DataType::of_arrow(&parsed.arrow()), Some(parsed));
         }
         for bad in ["", "text", "decimal", "decimal(39,0)", "decimal(2,3)", "decimal(0,0)", "decimal(12,-2)"] {
             assert!(bad.parse::<DataType>().is_err(), "{bad}");

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use arrow::{
     array::{AsArray, RecordBatch},
     compute::take_record_batch,
+    datatypes::DataType as ArrowType,
 };
-use change::{ChangeBatch, Order, TableSchema};
+use change::{ChangeBatch, DataType, Order, TableSchema};
 use datafusion::{catalog::TableProvider, prelude::SessionContext};
 use deltalake_core::{
     DeltaTable,
@@ -136,8 +137,8 @@ impl DeltaReplica {
                 Ok(found) => problems.push(format!(
                     "column `{}` is {} in the table and {} in the config",
                     field.name(),
-                    found.data_type(),
-                    field.data_type()
+                    type_name(found.data_type()),
+                    type_name(field.data_type())
                 )),
                 Err(_) => problems.push(format!("column `{}` is not in the table", field.name())),
             }
@@ -255,6 +256,11 @@ impl DeltaReplica {
     }
 }
 
+/// A type in the config's words.
+fn type_name(arrow: &ArrowType) -> String {
+    DataType::of_arrow(arrow).map_or_else(|| arrow.to_string(), |known| known.to_string())
+}
+
 fn at(name: &str, location: &str, fault: &Fault) -> Fault {
     Fault { message: format!("table `{name}` at {location}: {}", fault.message), remedy: fault.remedy }
 }
@@ -272,6 +278,7 @@ impl Replica for DeltaReplica {
             self.reload().await?;
         }
         let applied = self.apply_batch(batch).await;
+        let applied = applied.map_err(|fault| at(&self.name, self.table.table_url().as_str(), &fault));
         self.is_stale = applied.is_err();
         applied
     }

@@ -295,7 +295,7 @@ async fn a_table_with_other_columns_is_refused_with_each_difference() {
     let refused = DeltaReplica::open(&lake, "orders", "memory:///orders", "g", other).await;
     let message = refused.err().unwrap().message;
     for expected in [
-        "column `id` is Int64 in the table and Int32",
+        "column `id` is long in the table and int in the config",
         "`extra` is not in the table",
         "`note` of the table is not in the config",
     ] {
