@@ -5,7 +5,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::Write,
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -24,6 +24,8 @@ pub enum DeadLetters {
         path: PathBuf,
         /// The file, opened to append.
         file: File,
+        /// Something was written since the last sync.
+        is_dirty: bool,
     },
     /// Only the log, with the reason: for trying things out.
     Log,
@@ -55,7 +57,7 @@ impl DeadLetters {
     pub fn open(path: &Path) -> Result<Self, Fault> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.map_err(|e| Fault::halt(format!("cannot open the dead letters {}: {e}", path.display())))?;
-        Ok(Self::File { path: path.to_owned(), file })
+        Ok(Self::File { path: path.to_owned(), file, is_dirty: false })
     }
 
     /// Keeps one record.
@@ -71,7 +73,7 @@ impl DeadLetters {
     ) -> Result<(), Fault> {
         let offset = record.offset;
         tracing::warn!(table, %partition, offset, reason, "dead letter");
-        let Self::File { path, file } = self else { return Ok(()) };
+        let Self::File { path, file, is_dirty } = self else { return Ok(()) };
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
         let letter = Letter {
             table,
@@ -86,7 +88,13 @@ impl DeadLetters {
         };
         let line = serde_json::to_vec(&letter).map_err(Fault::halt)?;
         let written = file.write_all(&[line.as_slice(), b"\n"].concat());
-        written.map_err(|e| Fault::halt(format!("cannot write the dead letters {}: {e}", path.display())))
+        *is_dirty = true;
+        written.map_err(|e| {
+            Fault::halt(format!(
+                "cannot write the dead letter of {partition} offset {offset} to {}: {e}",
+                path.display()
+            ))
+        })
     }
 
     /// Makes everything that was written durable.
@@ -94,11 +102,16 @@ impl DeadLetters {
     /// # Errors
     /// [`Fault`] where the file cannot be synced.
     pub fn sync(&mut self) -> Result<(), Fault> {
-        match self {
-            Self::File { path, file } => file
-                .sync_data()
-                .map_err(|e| Fault::halt(format!("cannot sync the dead letters {}: {e}", path.display()))),
-            Self::Log => Ok(()),
+        let Self::File { path, file, is_dirty } = self else { return Ok(()) };
+        if !std::mem::take(is_dirty) {
+            return Ok(());
+        }
+        match file.sync_data() {
+            // a pipe or a device has nothing to sync
+            Err(error) if error.kind() != ErrorKind::InvalidInput => {
+                Err(Fault::halt(format!("cannot sync the dead letters {}: {error}", path.display())))
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -25,65 +25,96 @@ pub(crate) fn datafusion(doing: &str, error: &DataFusionError) -> Fault {
 
 /// The remedy of what lies at the bottom of `error`.
 fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
-    let mut cause = Some(error);
     let mut message = format!("{doing}: {error}");
-    while let Some(current) = cause {
-        if let Some(store) = current.downcast_ref::<object_store::Error>() {
-            return match store {
-                object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
-                    Fault::halt(format!("{message}; check the store's credentials and permissions"))
-                }
-                _ if is_denied(store) => Fault::halt(format!("{message}; check the folder's owner and permissions")),
-                _ => match refusal(&message) {
-                    Some(hint) => Fault::halt(format!("{message}; {hint}")),
-                    None => Fault::retry(message),
-                },
-            };
-        }
-        if current.is::<std::io::Error>() {
-            return Fault::retry(message);
-        }
-        cause = current.source();
-        if let Some(next) = cause {
-            let text = next.to_string();
-            if !message.contains(&text) {
-                message = format!("{message}: {text}");
-            }
-        }
-    }
-    Fault::halt(message)
-}
-
-/// What S3 refuses for good. The store tells it from a passing fault for single objects only, not for a list, so
-/// that here the answer's status has to be read in the text.
-fn refusal(message: &str) -> Option<&'static str> {
-    let has = |part: &str| message.contains(part);
-    if has("NoSuchBucket") {
-        Some("create the bucket, or correct the location")
-    } else if has("403 Forbidden")
-        || has("401 Unauthorized")
-        || has("SignatureDoesNotMatch")
-        || has("InvalidAccessKeyId")
-        || has("AccessDenied")
-    {
-        Some("check the store's credentials and permissions")
-    } else if has("169.254.169.254") {
-        Some(
-            "no credentials were found: set aws_access_key_id and aws_secret_access_key in [store] or in the environment",
-        )
-    } else {
-        None
-    }
-}
-
-/// The local store hides what the operating system said in its sources.
-fn is_denied(error: &(dyn Error + 'static)) -> bool {
+    let mut is_store = false;
     let mut cause = Some(error);
     while let Some(current) = cause {
-        if let Some(io) = current.downcast_ref::<std::io::Error>() {
-            return matches!(io.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem);
+        is_store |= current.is::<object_store::Error>() || current.is::<std::io::Error>();
+        let text = current.to_string();
+        if !message.contains(&text) {
+            message = format!("{message}: {text}");
         }
         cause = current.source();
     }
-    false
+    match refusal(&message) {
+        Some(hint) => Fault::halt(format!("{message}; {hint}")),
+        None if is_store || STORE.iter().any(|sign| message.contains(sign)) => Fault::retry(message),
+        None => Fault::halt(message),
+    }
+}
+
+/// What a store's errors say. delta-kernel and Parquet wrap them in ways that the chain of sources does not show.
+const STORE: [&str; 5] = [
+    "object store",
+    "Generic S3 error",
+    "Generic LocalFileSystem error",
+    "Generic DurableLocal error",
+    "error sending request",
+];
+
+/// What a store refuses for good, by its own words: the kinds of `object_store::Error` tell it from a passing fault
+/// for single objects only, not for a list.
+fn refusal(message: &str) -> Option<&'static str> {
+    const CREDENTIALS: &str = "check the store's credentials and permissions";
+    const FOLDER: &str = "check the folder's owner and permissions";
+    const MISSING: &str =
+        "no credentials were found: set aws_access_key_id and aws_secret_access_key in [store] or in the environment";
+    const SIGNS: [(&str, &str); 10] = [
+        ("NoSuchBucket", "create the bucket, or correct the location"),
+        ("403 Forbidden", CREDENTIALS),
+        ("401 Unauthorized", CREDENTIALS),
+        ("SignatureDoesNotMatch", CREDENTIALS),
+        ("InvalidAccessKeyId", CREDENTIALS),
+        ("AccessDenied", CREDENTIALS),
+        ("lacked the necessary privileges", CREDENTIALS),
+        ("Permission denied", FOLDER),
+        ("Read-only file system", FOLDER),
+        ("169.254.169.254", MISSING),
+    ];
+    SIGNS.iter().find(|(sign, _)| message.contains(sign)).map(|(_, hint)| *hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use pipeline::Remedy;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Wrapped(&'static str);
+
+    impl std::fmt::Display for Wrapped {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Wrapped {}
+
+    #[test]
+    fn an_outage_passes_and_a_refusal_halts_however_it_is_wrapped() {
+        let table = [
+            (
+                "Kernel error: Error interacting with object store: Generic S3 error: Error performing list request",
+                Remedy::Retry,
+            ),
+            (
+                "Failed to parse parquet: External: Generic LocalFileSystem error: No space left on device",
+                Remedy::Retry,
+            ),
+            ("Failed to parse parquet: External: The operation lacked the necessary privileges", Remedy::Halt),
+            (
+                "Generic S3 error: Client error with status 403 Forbidden: <Code>SignatureDoesNotMatch</Code>",
+                Remedy::Halt,
+            ),
+            ("Generic S3 error: 404: <Code>NoSuchBucket</Code>", Remedy::Halt),
+            ("Generic LocalFileSystem error: Unable to create dir: Permission denied (os error 13)", Remedy::Halt),
+            ("Schema error: no field named x", Remedy::Halt),
+        ];
+        for (text, remedy) in table {
+            assert_eq!(by_cause("writing", &Wrapped(text)).remedy, remedy, "{text}");
+        }
+        let store = object_store::Error::Generic { store: "x", source: Box::new(Wrapped("gone")) };
+        assert_eq!(by_cause("writing", &store).remedy, Remedy::Retry);
+    }
 }

@@ -1,9 +1,9 @@
 //! [`Lake`]: where tables lie, and how to open one.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
 use deltalake_core::{DeltaTable, DeltaTableBuilder};
-use object_store::{DynObjectStore, aws::AmazonS3Builder, memory::InMemory};
+use object_store::{DynObjectStore, RetryConfig, aws::AmazonS3Builder, memory::InMemory};
 use pipeline::Fault;
 use url::Url;
 
@@ -71,7 +71,7 @@ impl Lake {
             let key = name.parse().map_err(|_| Fault::halt(format!("[store]: unknown option `{name}`")))?;
             builder = builder.with_config(key, value);
         }
-        builder.build().map_err(|e| bad(url.as_str(), &e))
+        builder.with_retry(retries()).build().map_err(|e| bad(url.as_str(), &e))
     }
 }
 
@@ -84,6 +84,11 @@ fn register_s3() -> Result<(), Fault> {
         factories.entry(s3).or_insert(default);
     }
     Ok(())
+}
+
+/// The pipeline tries again by itself and says so; the store's own attempts are for a hiccup of one request.
+fn retries() -> RetryConfig {
+    RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() }
 }
 
 fn bad(location: &str, reason: &dyn std::fmt::Display) -> Fault {

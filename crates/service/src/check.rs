@@ -1,9 +1,8 @@
 //! `check`: every problem at once, each with what to do.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use anyhow::Result;
-use rdkafka::consumer::{BaseConsumer, Consumer};
 use replica_delta::DeltaReplica;
 use source_kafka::KafkaSettings;
 
@@ -36,31 +35,19 @@ pub(crate) async fn check(args: CheckArgs) -> Result<ExitCode> {
 
 #[expect(clippy::print_stdout, reason = "the command's result")]
 fn topics(kafka: &KafkaSettings, config: &Config, problems: &mut Vec<String>) {
-    let consumer: Result<BaseConsumer, String> =
-        kafka.client_config().map_err(|e| e.message).and_then(|c| c.create().map_err(|e| format!("[kafka]: {e}")));
-    let consumer = match consumer {
-        Ok(consumer) => consumer,
-        Err(problem) => return problems.push(problem),
-    };
-    for table in &config.tables {
-        match consumer.fetch_metadata(Some(&table.topic), Duration::from_secs(10)) {
-            Ok(metadata) => match metadata.topics().iter().map(|topic| topic.partitions().len()).max() {
-                Some(partitions) if partitions > 0 => {
-                    println!("table {}: topic {} has {partitions} partition(s)", table.name, table.topic);
+    let topics: Vec<_> = config.tables.iter().map(|table| table.topic.as_str()).collect();
+    match source_kafka::probe(kafka, &topics) {
+        Ok(found) => {
+            for (table, found) in config.tables.iter().zip(found) {
+                match found {
+                    Ok(partitions) => {
+                        println!("table {}: topic {} has {partitions} partition(s)", table.name, table.topic);
+                    }
+                    Err(fault) => problems.push(fault.message),
                 }
-                _ => problems.push(format!(
-                    "table `{}`: topic {} does not exist; start the connector, or correct the name",
-                    table.name, table.topic
-                )),
-            },
-            Err(error) => {
-                problems.push(format!(
-                    "no Kafka broker answers at {}: {error}; correct [kafka] bootstrap_servers",
-                    kafka.bootstrap_servers
-                ));
-                return;
             }
         }
+        Err(fault) => problems.push(fault.message),
     }
 }
 

@@ -5,26 +5,25 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{PoisonError, atomic::Ordering, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use pipeline::{AssignedPartition, Fault, Polled, Position, Records, TopicPartition};
 use rdkafka::{
-    ClientContext, Message, Offset, TopicPartitionList,
-    config::RDKafkaLogLevel,
-    consumer::{BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol},
+    Message, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, CommitMode, Consumer as _, RebalanceProtocol},
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
-    types::RDKafkaRespErr,
 };
 use tokio::sync::mpsc as async_mpsc;
 
-use crate::{KafkaSettings, command::Command, group};
+use crate::{
+    KafkaSettings,
+    callbacks::{Callbacks, Rebalanced},
+    command::Command,
+    group, probe,
+};
 
 /// A block is handed over at this size; a smaller one as soon as nothing more is at hand.
 const BLOCK_RECORDS: usize = 10_000;
@@ -37,64 +36,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a broker may take to answer.
 const ANSWER: Duration = Duration::from_secs(15);
 const DESCRIBE_TRIES: u64 = 5;
-
-enum Rebalanced {
-    Assigned(TopicPartitionList),
-    Revoked(TopicPartitionList),
-}
-
-/// Collects what librdkafka calls back with.
-struct Callbacks {
-    rebalances: Mutex<VecDeque<Rebalanced>>,
-    /// At the end nobody waits for the pipeline's word any more.
-    is_closing: AtomicBool,
-}
-
-impl ClientContext for Callbacks {
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        match level {
-            RDKafkaLogLevel::Debug | RDKafkaLogLevel::Info => tracing::trace!(facility, "{message}"),
-            _ => tracing::debug!(facility, "{message}"),
-        }
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        // the end of a partition is reported here too; the poll has its own report of it
-        if error.rdkafka_error_code() != Some(RDKafkaErrorCode::PartitionEOF) {
-            tracing::warn!("Kafka: {error}: {reason}");
-        }
-    }
-}
-
-impl ConsumerContext for Callbacks {
-    fn rebalance(&self, consumer: &BaseConsumer<Self>, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
-        let is_assignment = event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS;
-        if self.is_closing.load(Ordering::SeqCst) {
-            let left = if is_assignment { Ok(()) } else { unassign(consumer, list) };
-            if let Err(error) = left {
-                tracing::debug!("leaving the group: {error}");
-            }
-            return;
-        }
-        let rebalanced =
-            if is_assignment { Rebalanced::Assigned(list.clone()) } else { Rebalanced::Revoked(list.clone()) };
-        self.rebalances.lock().unwrap_or_else(PoisonError::into_inner).push_back(rebalanced);
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        if let Err(error) = result {
-            // a former owner's commit is refused, and that is right; the checkpoint is the truth
-            tracing::debug!("an offset commit was refused: {error}");
-        }
-    }
-}
-
-fn unassign(consumer: &BaseConsumer<Callbacks>, list: &TopicPartitionList) -> KafkaResult<()> {
-    match consumer.rebalance_protocol() {
-        RebalanceProtocol::Cooperative => consumer.incremental_unassign(list),
-        _ => consumer.unassign(),
-    }
-}
 
 pub(crate) struct Consumer {
     client: BaseConsumer<Callbacks>,
@@ -118,22 +59,9 @@ impl Consumer {
         commands: mpsc::Receiver<Command>,
         polled: async_mpsc::Sender<Result<Polled, Fault>>,
     ) -> Result<Self, Fault> {
-        let callbacks = Callbacks { rebalances: Mutex::default(), is_closing: AtomicBool::new(false) };
-        let config = settings.client_config()?;
-        let client: BaseConsumer<Callbacks> =
-            config.create_with_context(callbacks).map_err(|e| Fault::halt(format!("[kafka]: {e}")))?;
+        let client = probe::client(settings)?;
         for topic in topics {
-            let metadata = client.fetch_metadata(Some(topic), ANSWER).map_err(|e| {
-                Fault::halt(format!(
-                    "no Kafka broker answers at {}: {e}; is [kafka] bootstrap_servers right?",
-                    settings.bootstrap_servers
-                ))
-            })?;
-            if metadata.topics().iter().all(|found| found.partitions().is_empty()) {
-                return Err(Fault::halt(format!(
-                    "topic {topic} does not exist; create it or start the connector first"
-                )));
-            }
+            probe::partitions(&client, settings, topic)?;
         }
         client.subscribe(topics).map_err(|e| Fault::halt(format!("subscribing: {e}")))?;
         let block = Records::default();
@@ -331,7 +259,7 @@ impl Consumer {
                 Command::Start(offsets) => self.start(&offsets).map_err(|e| Fault::halt(format!("assigning: {e}")))?,
                 Command::Release(partitions) => {
                     self.silent.retain(|tp| !partitions.contains(tp));
-                    let left = unassign(&self.client, &group::list(&partitions));
+                    let left = group::unassign(&self.client, &group::list(&partitions));
                     left.map_err(|e| Fault::halt(format!("unassigning: {e}")))?;
                     self.acknowledged.retain(|tp, _| !partitions.contains(tp));
                 }

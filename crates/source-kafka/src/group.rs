@@ -2,7 +2,14 @@
 
 use change::{Horizon, Lsn};
 use pipeline::{Fault, Position, TopicPartition};
-use rdkafka::{Offset, TopicPartitionList, topic_partition_list::TopicPartitionListElem};
+use rdkafka::{
+    Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer as _, RebalanceProtocol},
+    error::KafkaResult,
+    topic_partition_list::TopicPartitionListElem,
+};
+
+use crate::callbacks::Callbacks;
 
 const HORIZON: &str = "highwater:horizon=";
 
@@ -38,6 +45,14 @@ pub(crate) fn list(partitions: &[TopicPartition]) -> TopicPartitionList {
         list.add_partition(&partition.topic, partition.partition);
     }
     list
+}
+
+/// Lets go of partitions, in the way of the group's protocol.
+pub(crate) fn unassign(consumer: &BaseConsumer<Callbacks>, list: &TopicPartitionList) -> KafkaResult<()> {
+    match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_unassign(list),
+        _ => consumer.unassign(),
+    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@
 //! pipeline's end of that thread. [`group`] turns positions into committed offsets and back. Offsets are committed
 //! only when the pipeline acknowledges them, and reading always begins at an offset that the pipeline names.
 
+mod callbacks;
 mod command;
 mod consumer;
 mod group;
+mod probe;
 mod settings;
 mod source;
 
+pub use probe::probe;
 pub use settings::KafkaSettings;
 pub use source::KafkaSource;
