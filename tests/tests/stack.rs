@@ -5,8 +5,12 @@
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
+#[path = "stack/captures.rs"]
+mod captures;
 #[path = "stack/changes.rs"]
 mod changes;
+#[path = "stack/command.rs"]
+mod command;
 #[path = "stack/groups.rs"]
 mod groups;
 #[path = "stack/kills.rs"]
