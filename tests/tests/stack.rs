@@ -13,6 +13,8 @@ mod changes;
 mod command;
 #[path = "stack/groups.rs"]
 mod groups;
+#[path = "stack/histories.rs"]
+mod histories;
 #[path = "stack/kills.rs"]
 mod kills;
 #[path = "stack/ordering.rs"]
@@ -21,6 +23,8 @@ mod ordering;
 mod s3;
 #[path = "stack/servers.rs"]
 mod servers;
+#[path = "stack/specification.rs"]
+mod specification;
 #[path = "stack/streaming.rs"]
 mod streaming;
 #[path = "stack/verdict.rs"]
