@@ -19,6 +19,10 @@ mod histories;
 mod kills;
 #[path = "stack/ordering.rs"]
 mod ordering;
+#[path = "stack/outages.rs"]
+mod outages;
+#[path = "stack/refusals.rs"]
+mod refusals;
 #[path = "stack/s3.rs"]
 mod s3;
 #[path = "stack/servers.rs"]
