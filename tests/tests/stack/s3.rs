@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use highwater_tests::highwater::Output;
+use highwater_tests::highwater::{Highwater, Output};
+use highwater_tests::oracle;
+use highwater_tests::process::Process;
 use highwater_tests::s3::{BUCKET, Recorded, S3, SECRET};
 use highwater_tests::scratch::Scratch;
-use highwater_tests::shop::wait;
+use highwater_tests::shop::{Shop, wait};
+use highwater_tests::stack::shared;
 
 use crate::verdict::figures;
 
@@ -112,6 +115,45 @@ fn a_server_that_dies_and_one_that_freezes_under_load_lose_nothing() -> Result<(
 }
 
 #[test]
+fn an_outage_that_outlasts_the_store_s_own_retries_is_waited_for() -> Result<()> {
+    let stack = shared()?;
+    let shop = Shop::open(&stack, "s3_outage", 3)?;
+    let mut server = S3::start_new(&stack.scratch)?;
+    let home = stack.scratch.folder("s3_outage")?;
+    let highwater = Highwater::configure(&home, &shop)?;
+    let config = home.join("highwater.toml");
+    let text = std::fs::read_to_string(&config)?.replace(&*highwater.table.to_string_lossy(), &at("outlasted"));
+    std::fs::write(&config, format!("{text}\n{}", server.store(SECRET)))?;
+    shop.generate(200, 100, 20, 1)?;
+    shop.connect()?;
+    shop.delivered()?;
+    highwater.catch_up()?;
+
+    let mut process = highwater.run()?;
+    process.wait_until("reading", Duration::from_mins(1), || shop.broker.members(&highwater.group).ok() == Some(1))?;
+    server.kill()?;
+    let began = Instant::now();
+    shop.generate(100, 100, 20, 2)?;
+    shop.delivered()?;
+    // Attempts fail in different places: a file of rows is read or written, and from the second on the log is read again.
+    let given_up = |process: &Process| process.log().matches("will try again").count();
+    wait(Duration::from_mins(2), "the store's own retries did not end", || {
+        ensure!(process.ended()?.is_none(), "it ended in the outage{}", process.log());
+        Ok(given_up(&process) >= 5)
+    })?;
+    let (attempts, away) = (given_up(&process), ms(began));
+    server.start()?;
+    highwater.wait_caught_up(&shop, &mut process)?;
+    highwater.stop(process)?;
+    let digest = oracle::compare(&shop, &highwater)?;
+    figures(&format!(
+        "s3 long outage: away_ms={away} failed_attempts={attempts} rows_compared={} set_hash={:016x}",
+        digest.rows, digest.set
+    ));
+    Ok(())
+}
+
+#[test]
 fn a_store_that_cannot_be_used_ends_the_process_with_the_table_s_name_and_the_reason() -> Result<()> {
     let scratch = Scratch::new("s3")?;
     let mut server = S3::start_new(&scratch)?;
@@ -130,8 +172,8 @@ fn a_store_that_cannot_be_used_ends_the_process_with_the_table_s_name_and_the_re
         Ok(())
     };
 
-    refused(&server.store("another"), &at("refused"), &["403", "SignatureDoesNotMatch"])?;
-    refused(&server.store(SECRET), "s3://no-bucket/refused", &["404", "NoSuchBucket"])?;
+    refused(&server.store("another"), &at("refused"), &["SignatureDoesNotMatch", "check the store's credentials"])?;
+    refused(&server.store(SECRET), "s3://no-bucket/refused", &["NoSuchBucket", "create the bucket"])?;
     let store = server.store(SECRET);
     server.kill()?;
     refused(&store, &at("refused"), &["retries"])?;
