@@ -228,6 +228,26 @@ fn explain_gives_each_captured_message_its_order_and_its_action() -> Result<()> 
 }
 
 #[test]
+fn explain_refuses_each_captured_change_without_a_key_by_its_place() -> Result<()> {
+    let path = testdata("debezium/keys.ndjson");
+    let shape = Shape::new("keys.public.nopk_nokey", &["a", "b"], &["a:int", "b:string", "c:int"]);
+    let lines = lines(&path, &shape.topic)?;
+    let mut args = vec!["explain".to_owned(), path.to_string_lossy().into_owned(), "--print".into(), "json".into()];
+    args.extend(shape.flags());
+    let explained = highwater(args)?.success()?.objects()?;
+    ensure!(explained.len() == lines.len() && !lines.is_empty(), "{} of {} lines", explained.len(), lines.len());
+    for (line, explained) in lines.iter().zip(&explained) {
+        let place = format!("{}/{} offset {}", shape.topic, line["partition"], line["offset"]);
+        let action = if line["value"].is_null() { "no change" } else { "halt" };
+        ensure!(explained["place"] == place && explained["action"] == action, "{place}: {explained}, not {action}");
+        let why = explained["why"].as_str().unwrap_or_default();
+        ensure!(action == "no change" || why.contains("no key"), "{place}: {why}");
+    }
+    figures(&format!("explained messages without a key: {}", lines.len()));
+    Ok(())
+}
+
+#[test]
 fn the_worked_example_gives_its_table_in_three_batches_in_one_and_message_by_message() -> Result<()> {
     let messages = testdata("worked_example/messages.ndjson");
     let columns = ["order_id:long", "status:string", "amount:decimal(12,2)"];
