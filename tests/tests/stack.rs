@@ -31,5 +31,7 @@ mod servers;
 mod specification;
 #[path = "stack/streaming.rs"]
 mod streaming;
+#[path = "stack/tables.rs"]
+mod tables;
 #[path = "stack/verdict.rs"]
 mod verdict;
