@@ -160,7 +160,7 @@ fn dead_letters_that_cannot_be_written_stop_it_and_nothing_is_lost() -> Result<(
     let into = table.to_string_lossy().into_owned();
     let args =
         |letters: &str| simulate(&file, &["--into", &into, "--on-error", "dead-letter", "--dead-letters", letters]);
-    refused(&highwater(args("/dev/full"))?, &["dead letters /dev/full", "No space left on device"])?;
+    refused(&highwater(args("/dev/full"))?, &["dead letter of t/0 offset 10 to /dev/full", "No space left on device"])?;
     let letters = folder.path().join("dead.ndjson");
     let said = highwater(args(&letters.to_string_lossy()))?.success()?;
     let counts = said.counts()?;
