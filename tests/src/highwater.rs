@@ -182,7 +182,7 @@ pub(crate) fn binary() -> Result<PathBuf> {
     let beside = tests.ancestors().nth(2).context("the test binary has no folder")?.join("highwater");
     ensure!(
         beside.is_file(),
-        "no highwater binary at {}: run `cargo build --release -p highwater` and the tests with --release, or set {BINARY}",
+        "no highwater binary at {}: build it with `cargo build --release --workspace --all-targets`, or set {BINARY}",
         beside.display()
     );
     Ok(beside)

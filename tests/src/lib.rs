@@ -13,9 +13,9 @@
 //!    committed offsets with the Delta log.
 //! 7. [`s3`] is an S3 server, with recorded messages into a table there; it needs no stack.
 //!
-//! `cargo test --release -p highwater-tests` runs all of it; it needs Java, Maven, util-linux, the `highwater` binary in the same target
+//! `scripts/test` runs all of it, `cargo test --release --workspace --test stack NAME` some of it; it needs Java, Maven, util-linux, the `highwater` binary in the same target
 //! folder and, for one test, Debian's PostgreSQL 15. What is missing fails a test, with what to install. Settings, all optional: `HIGHWATER_BIN`
-//! (another binary), `HIGHWATER_TEST_SEED` (the moments of an earlier run's kills), `HIGHWATER_TEST_KEEP` (keep folders and logs).
+//! (another binary), `HIGHWATER_TEST_SEED` (the moments of an earlier run's kills, and its random histories), `HIGHWATER_TEST_KEEP` (keep folders and logs).
 
 #![allow(
     clippy::must_use_candidate,
