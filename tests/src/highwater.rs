@@ -171,7 +171,8 @@ impl Highwater {
     }
 }
 
-pub(crate) fn binary() -> Result<PathBuf> {
+/// The binary: the one that [`BINARY`] names, else the one built beside the tests.
+pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(BINARY) {
         let path = PathBuf::from(path);
         ensure!(path.is_file(), "{BINARY} names {}, which is no file", path.display());

@@ -6,13 +6,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::{Applied, Batch, Fault, Remedy, Replica};
 
-/// How long to try again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    /// After this long without success a table is halted.
-    pub(crate) retry_max: Duration,
-}
-
 /// The first pause between two attempts; it doubles up to [`PAUSE_MAX`], so that a store that comes back is not
 /// met by all tables at once, and a short hiccup costs little.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -29,13 +22,13 @@ pub(crate) struct Flight<R> {
     pub(crate) took: Duration,
 }
 
-/// Applies `batch` until it is durable or the table has to halt.
+/// Applies `batch` until it is durable or the table has to halt, which it does after `retry_max` without success.
 pub(crate) async fn fly<R: Replica>(
     table: usize,
     name: String,
     mut replica: R,
     batch: Batch,
-    patience: Patience,
+    retry_max: Duration,
 ) -> Flight<R> {
     let began = Instant::now();
     let mut pause = PAUSE_FIRST;
@@ -54,7 +47,7 @@ pub(crate) async fn fly<R: Replica>(
             }
             Remedy::Redo | Remedy::Retry => {}
         }
-        if began.elapsed() + pause > patience.retry_max {
+        if began.elapsed() + pause > retry_max {
             let waited = began.elapsed().as_secs();
             break Err(Fault::halt(format!("gave up after {waited} s of trying: {fault}")));
         }

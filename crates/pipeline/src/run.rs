@@ -10,7 +10,7 @@ use tokio::{
 use crate::{
     Applied, Batch, Counts, DeadLetters, Fault, Flushed, Observer, OnError, Polled, Records, Replica, Source, StartAt,
     Table, TopicPartition,
-    flush::{self, Flight, Patience},
+    flush::{self, Flight},
     table::State,
 };
 
@@ -188,8 +188,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         dead_letters.sync()?;
         let schema = Arc::clone(table.schema());
         let batch = table.open.seal(&schema)?;
-        let patience = Patience { retry_max: settings.retry_max };
-        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, patience));
+        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings.retry_max));
         Ok(())
     }
 
@@ -235,8 +234,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         self.dead_letters.sync()?;
         batch.counts.dead_lettered += rows.len() as u64;
         let batch = batch.without(rows)?;
-        let patience = Patience { retry_max: self.settings.retry_max };
-        self.flights.spawn(flush::fly(index, table.name.clone(), replica, batch, patience));
+        self.flights.spawn(flush::fly(index, table.name.clone(), replica, batch, self.settings.retry_max));
         Ok(())
     }
 

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use highwater_tests::highwater::BINARY;
+use highwater_tests::highwater::binary;
 use serde_json::Value;
 
 /// Seconds after which a command is killed, and its test fails.
@@ -40,15 +39,6 @@ impl Shape {
         let all = ["--topic", &self.topic].into_iter().chain(keys).chain(columns);
         all.map(str::to_owned).collect()
     }
-}
-
-/// The binary, as the harness finds it.
-pub(crate) fn binary() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os(BINARY) {
-        return Ok(path.into());
-    }
-    let tests = std::env::current_exe()?;
-    Ok(tests.ancestors().nth(2).context("the test binary has no folder")?.join("highwater"))
 }
 
 /// Runs `highwater` with `args` to its end, whatever its status. It must not panic.

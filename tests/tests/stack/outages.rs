@@ -4,10 +4,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use highwater_tests::highwater::binary;
 use highwater_tests::stack::{HOST, free_port, shared};
 use serde_json::{Value, json};
 
-use crate::command::{Said, binary, highwater, under};
+use crate::command::{Said, highwater, under};
 use crate::refusals::{SECRET, config, envelope, message, row, simulate, write_lines};
 use crate::verdict::figures;
 
