@@ -13,9 +13,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use change::{BatchBuilder, Column, Decoder, Horizon, MetaColumns, TableSchema};
 use clap::{Parser, ValueEnum};
-use pipeline::{
-    BatchLimits, Blocks, DeadLetters, Flushed, Observer, OnError, Pipeline, Records, Settings, StartAt, Table,
-};
+use pipeline::{BatchLimits, Blocks, Flushed, LogOnly, Observer, OnError, Pipeline, Records, Settings, StartAt, Table};
 use replica_delta::{DeltaReplica, Lake};
 
 use crate::spill::Spilled;
@@ -132,7 +130,7 @@ async fn run(name: &str, dir: &tempfile::TempDir, blocks: impl Iterator<Item = R
     let settings = Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max: Duration::from_secs(1) };
     let (send, times) = std::sync::mpsc::channel();
     let source = Blocks::new(Spilled::open(&spilled, batch.min(10_000))?);
-    let pipeline = Pipeline::new(source, vec![table], DeadLetters::Log, settings, Times(send));
+    let pipeline = Pipeline::new(source, vec![table], Box::new(LogOnly), settings, Times(send));
     let began = Instant::now();
     let summary = pipeline.run(std::future::pending()).await?;
     let took = began.elapsed().as_secs_f64();

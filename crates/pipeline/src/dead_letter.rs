@@ -1,4 +1,4 @@
-//! [`DeadLetters`]: records that could not be applied, kept with their reason.
+//! [`DeadLetters`]: where records that could not be applied are kept, with their reason.
 //!
 //! A dead letter is durable before the batch that passes its offset is committed. A crash in between writes it
 //! again on the next run: a reader goes by topic, partition and offset.
@@ -16,24 +16,67 @@ use serde::Serialize;
 use crate::{Fault, TopicPartition};
 
 /// Where dead letters go.
+pub trait DeadLetters: Send {
+    /// Keeps one letter; it has to be durable only after [`Self::sync`].
+    ///
+    /// # Errors
+    /// [`Fault`] where it cannot be kept.
+    fn write(&mut self, letter: &Letter<'_>) -> Result<(), Fault>;
+
+    /// Makes everything that was written durable.
+    ///
+    /// # Errors
+    /// [`Fault`] where that cannot be done.
+    fn sync(&mut self) -> Result<(), Fault>;
+}
+
+/// A record that could not be applied.
+#[derive(Debug, Clone, Copy)]
+pub struct Letter<'a> {
+    /// The table's name.
+    pub table: &'a str,
+    /// Where the record was read.
+    pub partition: &'a TopicPartition,
+    /// The record.
+    pub record: RecordRef<'a>,
+    /// Why it could not be applied; without a value of a row.
+    pub reason: &'a str,
+}
+
+/// Only the log, with the reason: for trying things out.
+#[derive(Debug, Clone, Copy)]
+pub struct LogOnly;
+
+impl DeadLetters for LogOnly {
+    fn write(&mut self, letter: &Letter<'_>) -> Result<(), Fault> {
+        letter.log();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Letter<'_> {
+    fn log(&self) {
+        let Self { table, partition, record: RecordRef { offset, .. }, reason } = self;
+        tracing::warn!(table, %partition, offset, reason, "dead letter");
+    }
+}
+
+/// A file of JSON objects, one a line.
 #[derive(Debug)]
-pub enum DeadLetters {
-    /// A file of JSON objects, one a line.
-    File {
-        /// The file's path.
-        path: PathBuf,
-        /// The file, opened to append.
-        file: File,
-        /// Something was written since the last sync.
-        is_dirty: bool,
-    },
-    /// Only the log, with the reason: for trying things out.
-    Log,
+pub struct LetterFile {
+    path: PathBuf,
+    file: File,
+    /// Something was written since the last sync.
+    is_dirty: bool,
 }
 
 /// One line of the file. Bytes that are no UTF-8 stand in base64 in the field of that name.
 #[derive(Serialize)]
-struct Letter<'a> {
+struct Line<'a> {
     table: &'a str,
     topic: &'a str,
     partition: i32,
@@ -49,7 +92,7 @@ struct Letter<'a> {
     value_base64: Option<String>,
 }
 
-impl DeadLetters {
+impl LetterFile {
     /// Opens or creates the file at `path`.
     ///
     /// # Errors
@@ -57,59 +100,46 @@ impl DeadLetters {
     pub fn open(path: &Path) -> Result<Self, Fault> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.map_err(|e| Fault::halt(format!("cannot open the dead letters {}: {e}", path.display())))?;
-        Ok(Self::File { path: path.to_owned(), file, is_dirty: false })
+        Ok(Self { path: path.to_owned(), file, is_dirty: false })
     }
+}
 
-    /// Keeps one record.
-    ///
-    /// # Errors
-    /// [`Fault`] where the file cannot be written.
-    pub fn write(
-        &mut self,
-        table: &str,
-        partition: &TopicPartition,
-        record: &RecordRef<'_>,
-        reason: &str,
-    ) -> Result<(), Fault> {
-        let offset = record.offset;
-        tracing::warn!(table, %partition, offset, reason, "dead letter");
-        let Self::File { path, file, is_dirty } = self else { return Ok(()) };
+impl DeadLetters for LetterFile {
+    fn write(&mut self, letter: &Letter<'_>) -> Result<(), Fault> {
+        letter.log();
+        let Letter { table, partition, record, reason } = letter;
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
-        let letter = Letter {
+        let line = Line {
             table,
             topic: &partition.topic,
             partition: partition.partition,
-            offset,
+            offset: record.offset,
             reason,
             key: record.key.and_then(|k| std::str::from_utf8(k).ok()),
             key_base64: record.key.filter(|k| !text(k)).map(|k| STANDARD.encode(k)),
             value: record.value.and_then(|v| std::str::from_utf8(v).ok()),
             value_base64: record.value.filter(|v| !text(v)).map(|v| STANDARD.encode(v)),
         };
-        let line = serde_json::to_vec(&letter).map_err(Fault::halt)?;
-        let written = file.write_all(&[line.as_slice(), b"\n"].concat());
-        *is_dirty = true;
+        let line = serde_json::to_vec(&line).map_err(Fault::halt)?;
+        let written = self.file.write_all(&[line.as_slice(), b"\n"].concat());
+        self.is_dirty = true;
         written.map_err(|e| {
             Fault::halt(format!(
-                "cannot write the dead letter of {partition} offset {offset} to {}: {e}",
-                path.display()
+                "cannot write the dead letter of {partition} offset {} to {}: {e}",
+                record.offset,
+                self.path.display()
             ))
         })
     }
 
-    /// Makes everything that was written durable.
-    ///
-    /// # Errors
-    /// [`Fault`] where the file cannot be synced.
-    pub fn sync(&mut self) -> Result<(), Fault> {
-        let Self::File { path, file, is_dirty } = self else { return Ok(()) };
-        if !std::mem::take(is_dirty) {
+    fn sync(&mut self) -> Result<(), Fault> {
+        if !std::mem::take(&mut self.is_dirty) {
             return Ok(());
         }
-        match file.sync_data() {
+        match self.file.sync_data() {
             // a pipe or a device has nothing to sync
             Err(error) if error.kind() != ErrorKind::InvalidInput => {
-                Err(Fault::halt(format!("cannot sync the dead letters {}: {error}", path.display())))
+                Err(Fault::halt(format!("cannot sync the dead letters {}: {error}", self.path.display())))
             }
             _ => Ok(()),
         }

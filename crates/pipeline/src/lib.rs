@@ -24,7 +24,7 @@ pub mod table;
 pub use blocks::Blocks;
 pub use buffer::{Batch, BatchLimits};
 pub use counts::Counts;
-pub use dead_letter::DeadLetters;
+pub use dead_letter::{DeadLetters, Letter, LetterFile, LogOnly};
 pub use fault::{Fault, Remedy};
 pub use observer::{Flushed, Observer};
 pub use position::{Checkpoint, Position, TopicPartition};

@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    Applied, Batch, Counts, DeadLetters, Fault, Flushed, Observer, OnError, Polled, Records, Replica, Source, StartAt,
-    Table, TopicPartition,
+    Applied, Batch, Counts, DeadLetters, Fault, Flushed, Letter, Observer, OnError, Polled, Records, Replica, Source,
+    StartAt, Table, TopicPartition,
     flush::{self, Flight},
     table::State,
 };
@@ -55,7 +55,7 @@ pub struct Pipeline<S, R, O> {
     pub(crate) source: S,
     pub(crate) tables: Vec<Table<R>>,
     pub(crate) by_topic: HashMap<Arc<str>, usize>,
-    dead_letters: DeadLetters,
+    dead_letters: Box<dyn DeadLetters>,
     pub(crate) settings: Settings,
     pub(crate) observer: O,
     pub(crate) flights: JoinSet<Flight<R>>,
@@ -66,7 +66,13 @@ pub struct Pipeline<S, R, O> {
 
 impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// A pipeline from `source` into `tables`.
-    pub fn new(source: S, tables: Vec<Table<R>>, dead_letters: DeadLetters, settings: Settings, observer: O) -> Self {
+    pub fn new(
+        source: S,
+        tables: Vec<Table<R>>,
+        dead_letters: Box<dyn DeadLetters>,
+        settings: Settings,
+        observer: O,
+    ) -> Self {
         let by_topic = tables.iter().enumerate().map(|(index, table)| (Arc::clone(&table.topic), index)).collect();
         let (flights, block) = (JoinSet::new(), (Records::default(), 0));
         Self { source, tables, by_topic, dead_letters, settings, observer, flights, block, assigned_once: false }
@@ -142,9 +148,9 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                     if table.replica.is_none() {
                         return Ok(());
                     }
-                    Self::launch(&mut self.flights, &mut self.dead_letters, self.settings, index, table)?;
+                    Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
                 }
-                table.take(partition, record, &mut self.dead_letters)?;
+                table.take(partition, record, self.dead_letters.as_mut())?;
             }
             self.block.1 += 1;
         }
@@ -160,7 +166,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 || table.open.due(&table.limits).is_some_and(|due| due <= now)
                 || matches!(table.state, State::Halting(_));
             if is_due && table.replica.is_some() {
-                Self::launch(&mut self.flights, &mut self.dead_letters, self.settings, index, table)?;
+                Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
             }
             if let State::Halting(fault) = &table.state
                 && table.open.is_empty()
@@ -176,7 +182,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
 
     fn launch(
         flights: &mut JoinSet<Flight<R>>,
-        dead_letters: &mut DeadLetters,
+        dead_letters: &mut dyn DeadLetters,
         settings: Settings,
         index: usize,
         table: &mut Table<R>,
@@ -229,7 +235,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 self.halt(index, fault);
                 return Ok(());
             }
-            self.dead_letters.write(&table.name, partition, &record, REASON)?;
+            self.dead_letters.write(&Letter { table: &table.name, partition, record, reason: REASON })?;
         }
         self.dead_letters.sync()?;
         batch.counts.dead_lettered += rows.len() as u64;
@@ -255,7 +261,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         loop {
             for (index, table) in self.tables.iter_mut().enumerate().filter(|(_, table)| which(table)) {
                 if table.replica.is_some() {
-                    Self::launch(&mut self.flights, &mut self.dead_letters, self.settings, index, table)?;
+                    Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
                 }
             }
             if self.tables.iter().filter(|table| which(table)).all(|table| table.replica.is_some()) {

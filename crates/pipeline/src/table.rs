@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use change::{Decoded, Decoder, RecordRef, TableSchema};
 
-use crate::{BatchLimits, Counts, DeadLetters, Fault, Position, TopicPartition, buffer::Open};
+use crate::{BatchLimits, Counts, DeadLetters, Fault, Letter, Position, TopicPartition, buffer::Open};
 
 /// What a record that cannot be decoded or applied does to its table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl<R> Table<R> {
         &mut self,
         partition: &TopicPartition,
         record: RecordRef<'_>,
-        dead_letters: &mut DeadLetters,
+        dead_letters: &mut dyn DeadLetters,
     ) -> Result<(), Fault> {
         let Some(reading) = self.partitions.get_mut(&record.partition) else { return Ok(()) };
         if self.state != State::Running {
@@ -109,7 +109,8 @@ impl<R> Table<R> {
                     return Ok(());
                 }
                 OnError::DeadLetter => {
-                    dead_letters.write(&self.name, partition, &record, &malformed.to_string())?;
+                    let reason = malformed.to_string();
+                    dead_letters.write(&Letter { table: &self.name, partition, record, reason: &reason })?;
                     self.open.counts.dead_lettered += 1;
                 }
             },

@@ -10,8 +10,9 @@ use change::{Column, MetaColumns, TableSchema};
 use tokio::time::Instant;
 
 use crate::{
-    Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Fault, OnError, Pipeline,
-    Polled, Position, Records, Replica, RowCounts, Settings, Source, StartAt, Summary, Table, TopicPartition,
+    Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Fault, LetterFile,
+    LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings, Source, StartAt, Summary,
+    Table, TopicPartition,
 };
 
 const TOPIC: &str = "shop.public.orders";
@@ -165,7 +166,7 @@ async fn run(
     script: Vec<Polled>,
     store: Store,
     on_error: OnError,
-    dead_letters: DeadLetters,
+    dead_letters: Box<dyn DeadLetters>,
     stop_after: Option<Duration>,
 ) -> Run {
     let heard = Heard::default();
@@ -191,7 +192,7 @@ async fn run(
 async fn batches_are_cut_by_records_and_acknowledged_when_durable() {
     let store = Store::default();
     let script = vec![assigned(&[0], 7), records(0, 0, &["a", "b", TOMBSTONE, "d", "e", "f", "g"])];
-    let run = run(script, store.clone(), OnError::Halt, DeadLetters::Log, None).await;
+    let run = run(script, store.clone(), OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!(run.summary.ending, Ending::CaughtUp);
     assert_eq!(*store.sizes.lock().unwrap(), [2, 3, 1]);
     assert_eq!(run.heard.acknowledged(), [(0, 3), (0, 6), (0, 7)]);
@@ -203,7 +204,7 @@ async fn batches_are_cut_by_records_and_acknowledged_when_durable() {
 #[tokio::test(start_paused = true)]
 async fn a_bad_record_halts_its_table_after_what_came_before_it_is_durable() {
     let script = vec![assigned(&[0], 5), records(0, 0, &["a", "b", "c", "d", BAD, "f"])];
-    let run = run(script, Store::default(), OnError::Halt, DeadLetters::Log, None).await;
+    let run = run(script, Store::default(), OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!(run.heard.acknowledged().last(), Some(&(0, 4)));
     let fault = run.fault().unwrap();
     assert!(fault.contains("table `orders`, shop.public.orders/0 offset 4: the value is not valid JSON"), "{fault}");
@@ -216,7 +217,8 @@ async fn a_bad_record_becomes_a_dead_letter_and_the_good_ones_are_applied() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dead.ndjson");
     let script = vec![assigned(&[0], 5), records(0, 0, &["a", BAD, "c", PARTIAL, "e"])];
-    let run = run(script, Store::default(), OnError::DeadLetter, DeadLetters::open(&path).unwrap(), None).await;
+    let run =
+        run(script, Store::default(), OnError::DeadLetter, Box::new(LetterFile::open(&path).unwrap()), None).await;
     let counts = run.counts();
     assert_eq!((counts.received, counts.merged, counts.dead_lettered), (5, 3, 2));
     assert_eq!(run.heard.acknowledged().last(), Some(&(0, 5)));
@@ -232,7 +234,7 @@ async fn a_bad_record_becomes_a_dead_letter_and_the_good_ones_are_applied() {
 #[tokio::test(start_paused = true)]
 async fn a_row_that_cannot_be_resolved_halts_a_table_that_keeps_no_dead_letters() {
     let script = vec![assigned(&[0], 2), records(0, 0, &["a", PARTIAL])];
-    let run = run(script, Store::default(), OnError::Halt, DeadLetters::Log, None).await;
+    let run = run(script, Store::default(), OnError::Halt, Box::new(LogOnly), None).await;
     assert!(run.fault().unwrap().contains("offset 1: leaves out an unchanged value"));
     assert!(run.heard.acknowledged().is_empty());
 }
@@ -246,20 +248,20 @@ async fn what_passes_is_tried_again_and_what_lasts_halts_the_table() {
         Fault::retry("store away"),
     ]);
     let script = || vec![assigned(&[0], 1), records(0, 0, &["a"])];
-    let passed = run(script(), store, OnError::Halt, DeadLetters::Log, None).await;
+    let passed = run(script(), store, OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!((passed.fault(), passed.counts().merged), (None, 1));
 
     let store = Store::default();
     store.faults.lock().unwrap().extend(vec![Fault::retry("store away"); 100]);
     let began = Instant::now();
-    let lasting = run(script(), store, OnError::Halt, DeadLetters::Log, None).await;
+    let lasting = run(script(), store, OnError::Halt, Box::new(LogOnly), None).await;
     assert!(lasting.fault().unwrap().contains("of trying: store away"), "{:?}", lasting.fault());
     assert!(began.elapsed() <= Duration::from_mins(1));
     assert!(lasting.heard.acknowledged().is_empty());
 
     let store = Store::default();
     store.faults.lock().unwrap().push_back(Fault::halt("no permission"));
-    let denied = run(script(), store, OnError::Halt, DeadLetters::Log, None).await;
+    let denied = run(script(), store, OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!(denied.fault().as_deref(), Some("no permission"));
 }
 
@@ -274,7 +276,7 @@ async fn a_revoked_partition_is_durable_before_it_is_released_and_a_kept_one_rea
         records(0, 2, &["late"]),
         records(1, 2, &["m", "n"]),
     ];
-    let run = run(script, store, OnError::Halt, DeadLetters::Log, None).await;
+    let run = run(script, store, OnError::Halt, Box::new(LogOnly), None).await;
     let said = run.heard.0.lock().unwrap().clone();
     let released = said.iter().position(|s| *s == Said::Release(vec![0])).unwrap();
     let before: Vec<_> = said[..released]
@@ -292,14 +294,14 @@ async fn a_revoked_partition_is_durable_before_it_is_released_and_a_kept_one_rea
 async fn at_a_stop_what_is_on_its_way_lands_and_the_rest_is_not_acknowledged() {
     let store = Store { delay: Duration::from_secs(4), ..Store::default() };
     let script = vec![assigned(&[0], 100), records(0, 0, &["a", "b", "c", "d"])];
-    let stopped = run(script, store, OnError::Halt, DeadLetters::Log, Some(Duration::from_secs(1))).await;
+    let stopped = run(script, store, OnError::Halt, Box::new(LogOnly), Some(Duration::from_secs(1))).await;
     assert_eq!(stopped.summary.ending, Ending::Stopped);
     assert_eq!(stopped.heard.acknowledged(), [(0, 3)]);
 
     let store = Store { delay: Duration::from_secs(400), ..Store::default() };
     let script = vec![assigned(&[0], 100), records(0, 0, &["a", "b", "c"])];
     let began = Instant::now();
-    let cut = run(script, store, OnError::Halt, DeadLetters::Log, Some(Duration::from_secs(1))).await;
+    let cut = run(script, store, OnError::Halt, Box::new(LogOnly), Some(Duration::from_secs(1))).await;
     assert!(began.elapsed() < Duration::from_secs(10));
     assert!(cut.heard.acknowledged().is_empty());
 }
@@ -309,10 +311,10 @@ async fn a_partition_begins_at_the_further_of_group_and_checkpoint_and_a_gap_hal
     let checkpoint: Checkpoint = [(tp(0), Position { offset: 5, ..Position::default() })].into();
     let store = Store { checkpoint, ..Store::default() };
     let script = vec![assigned(&[0], 6), records(0, 5, &["a"])];
-    let resumed = run(script, store.clone(), OnError::Halt, DeadLetters::Log, None).await;
+    let resumed = run(script, store.clone(), OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!(resumed.heard.0.lock().unwrap()[0], Said::Start(vec![5]));
 
-    let recreated = run(vec![assigned(&[0], 3)], store, OnError::Halt, DeadLetters::Log, None).await;
+    let recreated = run(vec![assigned(&[0], 3)], store, OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!(recreated.summary.ending, Ending::Halted);
     assert!(recreated.fault().unwrap().contains("offset 5 is acknowledged but the topic ends at 3"));
 }

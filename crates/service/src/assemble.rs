@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use pipeline::{DeadLetters, Settings, StartAt, Table};
+use pipeline::{DeadLetters, LetterFile, LogOnly, Settings, StartAt, Table};
 use replica_delta::{DeltaReplica, Lake};
 
 use crate::config::{Config, TableConfig};
@@ -22,10 +22,10 @@ pub(crate) async fn table(
     Ok(Table::new(&table.name, &table.topic, &table.schema, config.batch, table.on_error, replica))
 }
 
-pub(crate) fn dead_letters(config: &Config) -> Result<DeadLetters> {
+pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {
     Ok(match &config.dead_letters {
-        Some(path) => DeadLetters::open(Path::new(path))?,
-        None => DeadLetters::Log,
+        Some(path) => Box::new(LetterFile::open(Path::new(path))?),
+        None => Box::new(LogOnly),
     })
 }
 

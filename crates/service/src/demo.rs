@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use change::{Column, MetaColumns, TableSchema};
-use pipeline::{BatchLimits, Counts, DeadLetters, Observer, OnError, Pipeline, Settings, StartAt, Table};
+use pipeline::{BatchLimits, Counts, LogOnly, Observer, OnError, Pipeline, Settings, StartAt, Table};
 use rdkafka::{
     ClientConfig,
     mocking::MockCluster,
@@ -125,7 +125,7 @@ impl DemoTable {
         let table = Table::new(self.name, &self.topic, &self.schema, limits, OnError::Halt, self.open(group).await?);
         let source = KafkaSource::subscribe(&kafka, &[&self.topic])?;
         let settings = Settings { start_at, until_caught_up: true, retry_max: Duration::from_secs(10) };
-        let pipeline = Pipeline::new(source, vec![table], DeadLetters::Log, settings, observer);
+        let pipeline = Pipeline::new(source, vec![table], Box::new(LogOnly), settings, observer);
         let summary = pipeline.run(std::future::pending()).await?;
         let (_, counts, fault) = summary.tables.into_iter().next().context("no table")?;
         ensure!(fault.is_none(), "the table halted: {}", fault.map(|fault| fault.message).unwrap_or_default());

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use datafusion::prelude::{Expr, SessionContext};
-use pipeline::{BatchLimits, Blocks, DeadLetters, OnError, Pipeline, Settings, StartAt, Table};
+use pipeline::{BatchLimits, Blocks, DeadLetters, LetterFile, LogOnly, OnError, Pipeline, Settings, StartAt, Table};
 use replica_delta::{DeltaReplica, Lake};
 
 use crate::{
@@ -42,9 +42,9 @@ pub(crate) async fn simulate(args: SimulateArgs) -> Result<ExitCode> {
         let replica = DeltaReplica::open(&lake, &table.name, &table.location, "simulate", table.schema.clone()).await?;
         assembled.push(Table::new(&table.name, &table.topic, &table.schema, limits, on_error, replica));
     }
-    let dead_letters = match &args.dead_letters {
-        Some(path) => DeadLetters::open(path)?,
-        None => DeadLetters::Log,
+    let dead_letters: Box<dyn DeadLetters> = match &args.dead_letters {
+        Some(path) => Box::new(LetterFile::open(path)?),
+        None => Box::new(LogOnly),
     };
     let settings =
         Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max: std::time::Duration::from_secs(10) };
