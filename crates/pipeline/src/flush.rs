@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::{Applied, Batch, Fault, Remedy, Replica};
+use crate::{Applied, Backoff, Batch, Fault, Remedy, Replica, Settings};
 
-/// The first pause between two attempts; it doubles up to [`PAUSE_MAX`], so that a store that comes back is not
-/// met by all tables at once, and a short hiccup costs little.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Lost races in a row before the pauses of a retry begin: another writer then has a clear advantage.
 const REDO_AT_ONCE: u32 = 5;
 
@@ -22,16 +18,17 @@ pub(crate) struct Flight<R> {
     pub(crate) took: Duration,
 }
 
-/// Applies `batch` until it is durable or the table has to halt, which it does after `retry_max` without success.
+/// Applies `batch` until it is durable or the table has to halt, which it does after `settings.retry_max` without success.
 pub(crate) async fn fly<R: Replica>(
     table: usize,
     name: String,
     mut replica: R,
     batch: Batch,
-    retry_max: Duration,
+    settings: Settings,
 ) -> Flight<R> {
     let began = Instant::now();
-    let mut pause = PAUSE_FIRST;
+    // by table too: their pauses are not to coincide either
+    let mut backoff = Backoff::new(settings.retry_max, settings.seed.wrapping_add(table as u64));
     let mut lost_races = 0;
     let outcome = loop {
         let fault = match replica.apply(&batch).await {
@@ -47,13 +44,9 @@ pub(crate) async fn fly<R: Replica>(
             }
             Remedy::Redo | Remedy::Retry => {}
         }
-        if began.elapsed() + pause > retry_max {
-            let waited = began.elapsed().as_secs();
-            break Err(Fault::halt(format!("gave up after {waited} s of trying: {fault}")));
+        if let Err(given_up) = backoff.wait(&name, fault).await {
+            break Err(given_up);
         }
-        tracing::warn!(table = name, pause_ms = pause.as_millis(), "will try again: {fault}");
-        sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
     };
     let took = began.elapsed();
     if matches!(outcome, Ok(Applied::Committed { .. }))

@@ -5,6 +5,7 @@
 //! replica's commit is durable, the batch's positions are acknowledged to the source, never before. Everything
 //! that can go wrong carries its [`Remedy`], and `flush` is the one place that acts on it.
 
+pub mod backoff;
 pub mod blocks;
 pub mod buffer;
 pub mod counts;
@@ -21,6 +22,7 @@ pub mod source;
 pub mod start;
 pub mod table;
 
+pub use backoff::Backoff;
 pub use blocks::Blocks;
 pub use buffer::{Batch, BatchLimits};
 pub use counts::Counts;

@@ -23,6 +23,8 @@ pub struct Settings {
     pub until_caught_up: bool,
     /// How long a table tries again before it halts.
     pub retry_max: Duration,
+    /// Decides the pauses between two tries; it should differ between the members of a group.
+    pub seed: u64,
 }
 
 /// At a stop, so long may a batch that is on its way take to land.
@@ -194,7 +196,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         dead_letters.sync()?;
         let schema = Arc::clone(table.schema());
         let batch = table.open.seal(&schema)?;
-        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings.retry_max));
+        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings));
         Ok(())
     }
 
@@ -240,7 +242,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         self.dead_letters.sync()?;
         batch.counts.dead_lettered += rows.len() as u64;
         let batch = batch.without(rows)?;
-        self.flights.spawn(flush::fly(index, table.name.clone(), replica, batch, self.settings.retry_max));
+        self.flights.spawn(flush::fly(index, table.name.clone(), replica, batch, self.settings));
         Ok(())
     }
 

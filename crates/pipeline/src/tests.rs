@@ -176,6 +176,7 @@ async fn run(
         start_at: StartAt::Resume,
         until_caught_up: stop_after.is_none(),
         retry_max: Duration::from_mins(1),
+        seed: 1,
     };
     let source = Scripted { script: script.into(), heard: heard.clone() };
     let pipeline = Pipeline::new(source, vec![table], dead_letters, settings, ());

@@ -1,9 +1,12 @@
 //! From a config to lake, replicas and tables.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::Result;
-use pipeline::{DeadLetters, LetterFile, LogOnly, Settings, StartAt, Table};
+use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, Remedy, Settings, StartAt, Table};
 use replica_delta::{DeltaReplica, Lake};
 
 use crate::config::{Config, TableConfig};
@@ -12,13 +15,21 @@ pub(crate) fn lake(config: &Config) -> Lake {
     Lake::new(config.store.clone().into_iter().collect())
 }
 
+/// Opens a table, and tries again as the pipeline does where its store does not answer.
 pub(crate) async fn table(
     lake: &Lake,
     config: &Config,
     table: &TableConfig,
     group: &str,
 ) -> Result<Table<DeltaReplica>> {
-    let replica = DeltaReplica::open(lake, &table.name, &table.location, group, table.schema.clone()).await?;
+    let mut backoff = Backoff::new(config.retry_max, seed());
+    let replica = loop {
+        match DeltaReplica::open(lake, &table.name, &table.location, group, table.schema.clone()).await {
+            Ok(replica) => break replica,
+            Err(fault) if fault.remedy == Remedy::Halt => return Err(fault.into()),
+            Err(fault) => backoff.wait(&table.name, fault).await?,
+        }
+    };
     Ok(Table::new(&table.name, &table.topic, &table.schema, config.batch, table.on_error, replica))
 }
 
@@ -30,5 +41,11 @@ pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {
 }
 
 pub(crate) fn settings(config: &Config, start_at: StartAt, until_caught_up: bool) -> Settings {
-    Settings { start_at, until_caught_up, retry_max: config.retry_max }
+    Settings { start_at, until_caught_up, retry_max: config.retry_max, seed: seed() }
+}
+
+/// Differs between the members of a group, on one machine and on several.
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (u64::from(now.subsec_nanos()) << 32) ^ now.as_secs() ^ (u64::from(std::process::id()) << 16)
 }

@@ -1,0 +1,95 @@
+//! [`Backoff`]: the pauses between two attempts at what passes by itself.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::Fault;
+
+/// The first pause; it doubles up to [`PAUSE_MAX`], so that a store that comes back is not met by everyone at once,
+/// and a short hiccup costs little.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Growing pauses, until a limit is reached. Each one is drawn between half and the whole of its length: members
+/// that failed together are not to come back together.
+#[derive(Debug)]
+pub struct Backoff {
+    began: Instant,
+    limit: Duration,
+    pause: Duration,
+    random: u64,
+}
+
+impl Backoff {
+    /// Begins now and gives up after `limit`. `seed` alone decides how long the pauses are.
+    #[must_use]
+    pub fn new(limit: Duration, seed: u64) -> Self {
+        Self { began: Instant::now(), limit, pause: PAUSE_FIRST, random: seed }
+    }
+
+    /// Waits before the next attempt of table `name`, after `fault`.
+    ///
+    /// # Errors
+    /// A halt that holds `fault`, where the limit would pass meanwhile.
+    pub async fn wait(&mut self, name: &str, fault: Fault) -> Result<(), Fault> {
+        let pause = self.draw();
+        if self.began.elapsed() + pause > self.limit {
+            let waited = self.began.elapsed().as_secs();
+            return Err(Fault::halt(format!("gave up after {waited} s of trying: {fault}")));
+        }
+        tracing::warn!(table = name, pause_ms = pause.as_millis(), "will try again: {fault}");
+        sleep(pause).await;
+        Ok(())
+    }
+
+    fn draw(&mut self) -> Duration {
+        let whole = self.pause;
+        self.pause = (whole * 2).min(PAUSE_MAX);
+        // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014)
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let half = whole / 2;
+        let share = u32::try_from(mixed >> 48).unwrap_or(u32::MAX);
+        half + half * share / (1 << 16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pauses(seed: u64) -> Vec<Duration> {
+        let mut backoff = Backoff::new(Duration::MAX, seed);
+        (0..12).map(|_| backoff.draw()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_double_up_to_a_limit_and_differ_by_seed_alone() {
+        for seed in 0..100 {
+            let mut whole = PAUSE_FIRST;
+            for pause in pauses(seed) {
+                assert!(whole / 2 <= pause && pause <= whole, "{pause:?} of {whole:?}");
+                whole = (whole * 2).min(PAUSE_MAX);
+            }
+        }
+        assert_eq!(pauses(1), pauses(1));
+        assert_ne!(pauses(1), pauses(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_gives_up_within_its_limit_with_the_last_fault() {
+        let mut backoff = Backoff::new(Duration::from_mins(1), 7);
+        let began = Instant::now();
+        let gave_up = loop {
+            if let Err(fault) = backoff.wait("orders", Fault::retry("store away")).await {
+                break fault;
+            }
+        };
+        assert!(gave_up.message.starts_with("gave up after") && gave_up.message.ends_with("store away"), "{gave_up}");
+        assert!((Duration::from_secs(30)..=Duration::from_mins(1)).contains(&began.elapsed()));
+    }
+}
