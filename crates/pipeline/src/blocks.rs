@@ -1,34 +1,59 @@
 //! [`Blocks`]: a source over records that are at hand, such as a file's or a generator's.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
+use change::Horizon;
 use tokio::time::{Instant, sleep_until};
 
 use crate::{AssignedPartition, Fault, Polled, Position, Records, Source, TopicPartition};
 
-/// Hands out blocks one after the other. A partition is assigned when its first record comes up, and has ended when
-/// the blocks have.
+/// Records, and the horizons of their partitions before them where they are known.
+#[derive(Debug, Default)]
+pub struct Block {
+    /// The records.
+    pub records: Records,
+    /// By partition; the horizon that the records before them left, where it is not named.
+    pub horizons: BTreeMap<TopicPartition, Horizon>,
+}
+
+impl From<Records> for Block {
+    fn from(records: Records) -> Self {
+        Self { records, horizons: BTreeMap::new() }
+    }
+}
+
+/// Hands out blocks one after the other. A partition is assigned when its first record comes up, and once more where
+/// another horizon is named for it; it has ended when the blocks have.
 #[derive(Debug)]
 pub struct Blocks<I> {
     rest: I,
-    assigned: BTreeSet<TopicPartition>,
+    assigned: BTreeMap<TopicPartition, Option<Horizon>>,
     waiting: VecDeque<Polled>,
     is_over: bool,
 }
 
 impl<I> Blocks<I> {
-    /// A source over `blocks`.
+    /// A source over `blocks`, which are of [`Records`] or of [`Block`].
     pub fn new(blocks: I) -> Self {
-        Self { rest: blocks, assigned: BTreeSet::new(), waiting: VecDeque::new(), is_over: false }
+        Self { rest: blocks, assigned: BTreeMap::new(), waiting: VecDeque::new(), is_over: false }
     }
 
-    fn take(&mut self, block: Records) {
-        let new: Vec<_> = block.partitions().iter().filter(|tp| self.assigned.insert((*tp).clone())).cloned().collect();
-        if !new.is_empty() {
-            let assign = |partition| AssignedPartition { partition, committed: None, low: 0, high: i64::MAX };
-            self.waiting.push_back(Polled::Assigned(new.into_iter().map(assign).collect()));
+    fn take(&mut self, Block { records, horizons }: Block) {
+        let mut new = Vec::new();
+        for partition in records.partitions() {
+            let horizon = horizons.get(partition).copied();
+            let known = self.assigned.get(partition);
+            if known.is_some_and(|known| horizon.is_none() || *known == horizon) {
+                continue;
+            }
+            self.assigned.insert(partition.clone(), horizon);
+            let committed = horizon.map(|horizon| Position { offset: 0, horizon });
+            new.push(AssignedPartition { partition: partition.clone(), committed, low: 0, high: i64::MAX });
         }
-        self.waiting.push_back(Polled::Records(block));
+        if !new.is_empty() {
+            self.waiting.push_back(Polled::Assigned(new));
+        }
+        self.waiting.push_back(Polled::Records(records));
     }
 
     fn end(&mut self) {
@@ -36,15 +61,19 @@ impl<I> Blocks<I> {
         if self.assigned.is_empty() {
             self.waiting.push_back(Polled::Assigned(Vec::new()));
         }
-        self.waiting.push_back(Polled::Ended(self.assigned.iter().cloned().collect()));
+        self.waiting.push_back(Polled::Ended(self.assigned.keys().cloned().collect()));
     }
 }
 
-impl<I: Iterator<Item = Result<Records, Fault>> + Send> Source for Blocks<I> {
+impl<I, B> Source for Blocks<I>
+where
+    I: Iterator<Item = Result<B, Fault>> + Send,
+    B: Into<Block>,
+{
     async fn poll(&mut self, deadline: Instant) -> Result<Polled, Fault> {
         if self.waiting.is_empty() && !self.is_over {
             match self.rest.next().transpose()? {
-                Some(block) => self.take(block),
+                Some(block) => self.take(block.into()),
                 None => self.end(),
             }
         }

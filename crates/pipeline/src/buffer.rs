@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use change::{BatchBuilder, ChangeBatch, RecordRef, TableSchema};
+use change::{BatchBuilder, ChangeBatch, Horizon, RecordRef, TableSchema};
 use tokio::time::Instant;
 
 use crate::{Checkpoint, Counts, Fault, Position, TopicPartition};
@@ -46,6 +46,7 @@ struct Raw {
     offset: i64,
     key: Option<Box<[u8]>>,
     value: Option<Box<[u8]>>,
+    horizon: Horizon,
 }
 
 impl Batch {
@@ -55,11 +56,12 @@ impl Batch {
         Self { changes, positions, counts: Counts::default(), partial: BTreeMap::new() }
     }
 
-    /// The raw record of a row that leaves out values.
-    pub(crate) fn raw(&self, row: usize) -> Option<(&TopicPartition, RecordRef<'_>)> {
+    /// The raw record of a row that leaves out values, and the horizon before it.
+    pub(crate) fn raw(&self, row: usize) -> Option<(&TopicPartition, RecordRef<'_>, Horizon)> {
         let raw = self.partial.get(&row)?;
         let (partition, offset) = (raw.partition.partition, raw.offset);
-        Some((&raw.partition, RecordRef { partition, offset, key: raw.key.as_deref(), value: raw.value.as_deref() }))
+        let record = RecordRef { partition, offset, key: raw.key.as_deref(), value: raw.value.as_deref() };
+        Some((&raw.partition, record, raw.horizon))
     }
 
     /// The batch without some of its rows.
@@ -102,13 +104,14 @@ impl Open {
         }
     }
 
-    /// Keeps the raw record of the row that was added last.
-    pub(crate) fn keep_raw(&mut self, partition: &TopicPartition, record: &RecordRef<'_>) {
+    /// Keeps the raw record of the row that was added last, and the horizon before it.
+    pub(crate) fn keep_raw(&mut self, partition: &TopicPartition, record: &RecordRef<'_>, horizon: Horizon) {
         let raw = Raw {
             partition: partition.clone(),
             offset: record.offset,
             key: record.key.map(Into::into),
             value: record.value.map(Into::into),
+            horizon,
         };
         self.partial.insert(self.builder.rows() - 1, raw);
     }

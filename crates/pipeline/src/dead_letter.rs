@@ -10,7 +10,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use change::RecordRef;
+use change::{Horizon, RecordRef};
 use serde::Serialize;
 
 use crate::{Fault, TopicPartition};
@@ -39,6 +39,9 @@ pub struct Letter<'a> {
     pub partition: &'a TopicPartition,
     /// The record.
     pub record: RecordRef<'a>,
+    /// The partition's horizon before the record: what orders it on a later try. A later horizon will not do, as a
+    /// snapshot that was taken since would make the record look newer than its rows.
+    pub horizon: Horizon,
     /// Why it could not be applied; without a value of a row.
     pub reason: &'a str,
 }
@@ -60,7 +63,7 @@ impl DeadLetters for LogOnly {
 
 impl Letter<'_> {
     fn log(&self) {
-        let Self { table, partition, record: RecordRef { offset, .. }, reason } = self;
+        let Self { table, partition, record: RecordRef { offset, .. }, reason, .. } = self;
         tracing::warn!(table, %partition, offset, reason, "dead letter");
     }
 }
@@ -81,6 +84,8 @@ struct Line<'a> {
     topic: &'a str,
     partition: i32,
     offset: i64,
+    #[serde(skip_serializing_if = "is_zero")]
+    horizon: i64,
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<&'a str>,
@@ -90,6 +95,11 @@ struct Line<'a> {
     value: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value_base64: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(horizon: &i64) -> bool {
+    *horizon == 0
 }
 
 impl LetterFile {
@@ -107,13 +117,14 @@ impl LetterFile {
 impl DeadLetters for LetterFile {
     fn write(&mut self, letter: &Letter<'_>) -> Result<(), Fault> {
         letter.log();
-        let Letter { table, partition, record, reason } = letter;
+        let Letter { table, partition, record, horizon, reason } = letter;
         let text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
         let line = Line {
             table,
             topic: &partition.topic,
             partition: partition.partition,
             offset: record.offset,
+            horizon: horizon.0.as_long(),
             reason,
             key: record.key.and_then(|k| std::str::from_utf8(k).ok()),
             key_base64: record.key.filter(|k| !text(k)).map(|k| STANDARD.encode(k)),

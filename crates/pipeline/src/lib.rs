@@ -23,7 +23,7 @@ pub mod start;
 pub mod table;
 
 pub use backoff::Backoff;
-pub use blocks::Blocks;
+pub use blocks::{Block, Blocks};
 pub use buffer::{Batch, BatchLimits};
 pub use counts::Counts;
 pub use dead_letter::{DeadLetters, Letter, LetterFile, LogOnly};

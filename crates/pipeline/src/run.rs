@@ -229,7 +229,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     fn unresolved(&mut self, index: usize, replica: R, mut batch: Batch, rows: &[usize]) -> Result<(), Fault> {
         const REASON: &str = "leaves out an unchanged value, and the table has no row to take it from";
         let table = &mut self.tables[index];
-        for (partition, record) in rows.iter().filter_map(|&row| batch.raw(row)) {
+        for (partition, record, horizon) in rows.iter().filter_map(|&row| batch.raw(row)) {
             if table.on_error == OnError::Halt {
                 let fault =
                     Fault::halt(format!("table `{}`, {partition} offset {}: {REASON}", table.name, record.offset));
@@ -237,7 +237,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 self.halt(index, fault);
                 return Ok(());
             }
-            self.dead_letters.write(&Letter { table: &table.name, partition, record, reason: REASON })?;
+            self.dead_letters.write(&Letter { table: &table.name, partition, record, horizon, reason: REASON })?;
         }
         self.dead_letters.sync()?;
         batch.counts.dead_lettered += rows.len() as u64;

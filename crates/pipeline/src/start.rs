@@ -9,6 +9,8 @@ pub enum StartAt {
     Resume,
     /// The beginning, whatever was acknowledged.
     Earliest,
+    /// The group's offset alone; the beginning where there is none.
+    Committed,
 }
 
 impl StartAt {
@@ -22,6 +24,7 @@ impl StartAt {
         let earliest = Position { offset: *low, ..Position::default() };
         let known = match self {
             Self::Earliest => None,
+            Self::Committed => *committed,
             // of two equal offsets, the horizon of the one that knows more
             Self::Resume => committed.iter().chain(checkpoint.get(partition)).max().copied(),
         };
@@ -73,5 +76,7 @@ mod tests {
         assert!(recreated.contains("t/0: offset 16302 is acknowledged but the topic ends at 10"), "{recreated}");
         let assigned = AssignedPartition { partition: tp.clone(), committed: Some(position(7, 1)), low: 5, high: 9 };
         assert_eq!(StartAt::Earliest.position(&assigned, &Checkpoint::new()), Ok(position(5, 0)));
+        let checkpoint = [(tp, position(8, 2))].into();
+        assert_eq!(StartAt::Committed.position(&assigned, &checkpoint), Ok(position(7, 1)));
     }
 }

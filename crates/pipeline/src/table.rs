@@ -90,13 +90,14 @@ impl<R> Table<R> {
         if self.state != State::Running {
             return Ok(());
         }
-        let mut horizon = reading.position.horizon;
+        let before = reading.position.horizon;
+        let mut horizon = before;
         match self.decoder.decode(record, &mut horizon, &mut self.open.builder) {
             Ok(Decoded::NoChange(_)) => self.open.counts.no_change += 1,
             Ok(Decoded::Truncate(_)) => {}
             Ok(Decoded::Change(..)) => {
                 if self.open.builder.newest_is_partial() {
-                    self.open.keep_raw(partition, &record);
+                    self.open.keep_raw(partition, &record, before);
                 }
             }
             Err(malformed) => match self.on_error {
@@ -110,7 +111,8 @@ impl<R> Table<R> {
                 }
                 OnError::DeadLetter => {
                     let reason = malformed.to_string();
-                    dead_letters.write(&Letter { table: &self.name, partition, record, reason: &reason })?;
+                    let (table, horizon) = (&self.name, before);
+                    dead_letters.write(&Letter { table, partition, record, horizon, reason: &reason })?;
                     self.open.counts.dead_lettered += 1;
                 }
             },
