@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use change::RecordRef;
 use pipeline::Records;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
@@ -58,7 +59,9 @@ fn push(records: &mut Records, offset: i64, id: u64, before: Option<&Row>, after
         image(after),
         lsn - 56,
     );
-    records.push(TOPIC, 0, offset, Some(format!(r#"{{"order_id":{id}}}"#).as_bytes()), Some(value.as_bytes()));
+    let key = format!(r#"{{"order_id":{id}}}"#);
+    let (key, value, timestamp) = (Some(key.as_bytes()), Some(value.as_bytes()), i64::try_from(ts).ok());
+    records.push(TOPIC, RecordRef { partition: 0, offset, key, value, timestamp });
 }
 
 /// `count` snapshot rows, in blocks.

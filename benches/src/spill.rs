@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
+use change::RecordRef;
 use pipeline::{Fault, Records};
 
 use crate::events::TOPIC;
@@ -61,7 +62,10 @@ impl Iterator for Spilled {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         while records.len() < self.block {
             match self.part(&mut key).and_then(|_| self.part(&mut value)) {
-                Ok(Some(())) => records.push(TOPIC, 0, self.offset, Some(&key), Some(&value)),
+                Ok(Some(())) => {
+                    let (key, value) = (Some(key.as_slice()), Some(value.as_slice()));
+                    records.push(TOPIC, RecordRef { partition: 0, offset: self.offset, key, value, timestamp: None });
+                }
                 Ok(None) => break,
                 Err(error) => return Some(Err(Fault::halt(error))),
             }

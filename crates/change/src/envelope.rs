@@ -18,7 +18,7 @@ use crate::{
     BatchBuilder, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
     batch::Origin,
     cell::{Cell, CellSeed},
-    order::{Place, Sequence},
+    order::{Place, Restart, Sequence},
     wire::{self, Wire},
 };
 
@@ -31,6 +31,8 @@ pub enum Decoded {
     Truncate(Order),
     /// Nothing that changes a row.
     NoChange(NoChange),
+    /// The source's LSNs have begun again with this record, which was not added to the batch.
+    Restart(Restart),
 }
 
 /// A record that changes no row; its position moves all the same.
@@ -98,6 +100,9 @@ impl Decoder {
             return Ok(Decoded::NoChange(NoChange::LogicalMessage));
         }
         let place = envelope.place.ok_or(Problem::NotAnEnvelope("it has no source block"))?;
+        if let Some(restart) = place.restart(op, horizon) {
+            return Ok(Decoded::Restart(restart));
+        }
         let order = place.order(op, horizon).ok_or(Problem::NoLsn)?;
         if op == Op::Truncate {
             batch.truncate(order);
@@ -326,6 +331,8 @@ fn place(source: &str) -> Result<Option<Place>, Problem> {
         sequence: Option<&'a RawValue>,
         #[serde(borrow, default)]
         snapshot: Option<&'a RawValue>,
+        #[serde(borrow, default)]
+        ts_ms: Option<&'a RawValue>,
     }
     let source: Option<Source<'_>> =
         serde_json::from_str(source).map_err(|_| Problem::NotAnEnvelope("its source block is not an object"))?;
@@ -333,7 +340,8 @@ fn place(source: &str) -> Result<Option<Place>, Problem> {
     let lsn = source.lsn.map(|token| lsn(token.get())).transpose()?.flatten();
     let sequence = source.sequence.map(|token| sequence(token.get())).transpose()?.flatten();
     let incremental = source.snapshot.is_some_and(|token| token.get() == "\"incremental\"");
-    Ok(Some(Place { lsn, sequence, incremental }))
+    let at = source.ts_ms.and_then(|token| token.get().parse().ok());
+    Ok(Some(Place { lsn, sequence, incremental, at }))
 }
 
 /// An LSN as a JSON number, a JSON string, or null.

@@ -26,6 +26,6 @@ pub use envelope::{Decoded, Decoder, NoChange};
 pub use lsn::Lsn;
 pub use malformed::{Malformed, Problem};
 pub use op::Op;
-pub use order::{Horizon, Order};
+pub use order::{Horizon, Order, Restart};
 pub use record::RecordRef;
 pub use schema::{Column, DataType, MetaColumns, SchemaError, TableSchema};

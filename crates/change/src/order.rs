@@ -22,12 +22,32 @@ impl std::fmt::Display for Order {
     }
 }
 
-/// The greatest LSN of the snapshot rows read on one partition, incremental snapshots apart.
+/// What has to be known of a partition's earlier records to order its later ones.
 ///
-/// It anchors the first transaction after an initial snapshot, whose events do not name the commit before
-/// them. It belongs to the partition's checkpoint: a restart has to order those events as the first run did.
+/// It belongs to the partition's checkpoint: a restart has to order events as the first run did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Horizon(pub Lsn);
+pub struct Horizon {
+    /// The greatest LSN of the snapshot rows, incremental snapshots apart. It anchors the first transaction after an
+    /// initial snapshot, whose events do not name the commit before them.
+    pub snapshots: Lsn,
+    /// The greatest anchor of the streamed events. Every later snapshot lies above it.
+    pub streamed: Lsn,
+    /// The greatest `source.ts_ms` of those events.
+    pub streamed_at: i64,
+}
+
+/// The sign that the source's LSNs have begun again: a snapshot that is newer by the clock than the streamed events
+/// before it, and below them by its LSN. A restored database, or a new one, gives it; an old snapshot row that is
+/// delivered again does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restart {
+    /// The snapshot's LSN.
+    pub lsn: Lsn,
+    /// The greatest anchor of the streamed events before it.
+    pub streamed: Lsn,
+    /// When the snapshot was taken: `source.ts_ms`, the same in all its rows.
+    pub taken_at: i64,
+}
 
 /// `source.sequence`: the last commit before the event, and the event's own position.
 pub type Sequence = (Option<Lsn>, Option<Lsn>);
@@ -41,28 +61,45 @@ pub struct Place {
     pub sequence: Option<Sequence>,
     /// `source.snapshot` is `incremental`.
     pub incremental: bool,
+    /// `source.ts_ms`.
+    pub at: Option<i64>,
 }
 
 impl Place {
     /// The order of an event at this place; `None` where the envelope names no LSN to order it by.
     ///
-    /// A snapshot row raises the partition's `horizon`, unless it belongs to an incremental snapshot.
+    /// It becomes a part of the partition's `horizon`, unless it belongs to an incremental snapshot.
     pub fn order(&self, op: Op, horizon: &mut Horizon) -> Option<Order> {
         if op == Op::Read {
-            let (committed, current) = self.sequence.unwrap_or_default();
-            let at = self.lsn.into_iter().chain(committed).chain(current).max()?;
+            let at = self.snapshot_lsn()?;
             if !self.incremental {
-                horizon.0 = horizon.0.max(at);
+                horizon.snapshots = horizon.snapshots.max(at);
             }
             return Some(Order { anchor: at.just_below(), lsn: at });
         }
         let lsn = self.lsn?;
         let anchor = match self.sequence {
+            Some((None, _)) => return Some(Order { anchor: lsn.max(horizon.snapshots), lsn }),
             Some((Some(committed), _)) => committed,
-            Some((None, _)) => lsn.max(horizon.0),
             None => lsn,
         };
+        horizon.streamed = horizon.streamed.max(anchor);
+        horizon.streamed_at = horizon.streamed_at.max(self.at.unwrap_or_default());
         Some(Order { anchor, lsn })
+    }
+
+    /// Whether an event at this place shows that the source's LSNs have begun again. One without a time never does.
+    #[must_use]
+    pub fn restart(&self, op: Op, horizon: &Horizon) -> Option<Restart> {
+        let (lsn, taken_at) = (self.snapshot_lsn()?, self.at?);
+        let Horizon { streamed, streamed_at, .. } = *horizon;
+        let is_snapshot = op == Op::Read && !self.incremental;
+        (is_snapshot && lsn < streamed && taken_at > streamed_at).then_some(Restart { lsn, streamed, taken_at })
+    }
+
+    fn snapshot_lsn(&self) -> Option<Lsn> {
+        let (committed, current) = self.sequence.unwrap_or_default();
+        self.lsn.into_iter().chain(committed).chain(current).max()
     }
 }
 
@@ -76,7 +113,7 @@ mod tests {
 
     fn place(at: Option<u64>, sequence: Option<(Option<u64>, Option<u64>)>) -> Place {
         let sequence = sequence.map(|(c, n)| (c.map(lsn), n.map(lsn)));
-        Place { lsn: at.map(lsn), sequence, incremental: false }
+        Place { lsn: at.map(lsn), sequence, incremental: false, at: None }
     }
 
     #[test]
@@ -94,7 +131,7 @@ mod tests {
             ("streamed without lsn", Op::Create, place(None, Some((Some(5), Some(6)))), None),
         ];
         for (name, op, place, expected) in table {
-            let got = place.order(op, &mut Horizon(lsn(seen)));
+            let got = place.order(op, &mut Horizon { snapshots: lsn(seen), ..Horizon::default() });
             assert_eq!(got, expected.map(|(a, l)| Order { anchor: lsn(a), lsn: lsn(l) }), "{name}");
         }
     }
@@ -103,11 +140,39 @@ mod tests {
     fn only_ordinary_snapshot_rows_raise_the_horizon() {
         let mut horizon = Horizon::default();
         place(Some(100), None).order(Op::Read, &mut horizon);
-        assert_eq!(horizon.0, lsn(100));
+        assert_eq!(horizon.snapshots, lsn(100));
         Place { incremental: true, ..place(Some(900), None) }.order(Op::Read, &mut horizon);
         place(Some(950), None).order(Op::Create, &mut horizon);
         place(Some(50), None).order(Op::Read, &mut horizon);
-        assert_eq!(horizon.0, lsn(100));
+        assert_eq!(horizon.snapshots, lsn(100));
+    }
+
+    #[test]
+    fn a_later_snapshot_below_the_stream_shows_that_the_lsns_have_begun_again() {
+        let streamed = [
+            ("names its commit", place(Some(90), Some((Some(120), Some(90)))), 120),
+            ("has no sequence", place(Some(130), None), 130),
+            ("names no commit", place(Some(900), Some((None, Some(900)))), 0),
+        ];
+        for (name, place, expected) in streamed {
+            let mut horizon = Horizon::default();
+            Place { at: Some(1000), ..place }.order(Op::Update, &mut horizon);
+            assert_eq!(horizon.streamed, lsn(expected), "{name}");
+        }
+        let horizon = Horizon { snapshots: lsn(50), streamed: lsn(120), streamed_at: 1000 };
+        let below = Place { at: Some(2000), ..place(Some(60), Some((None, Some(64)))) };
+        let table = [
+            ("a snapshot below", Op::Read, below, true),
+            ("a genuine re-snapshot", Op::Read, Place { sequence: Some((Some(lsn(120)), None)), ..below }, false),
+            ("of an incremental snapshot", Op::Read, Place { incremental: true, ..below }, false),
+            ("an old one that comes again", Op::Read, Place { at: Some(900), ..below }, false),
+            ("without a time", Op::Read, Place { at: None, ..below }, false),
+            ("a streamed event", Op::Update, below, false),
+        ];
+        for (name, op, place, is_sign) in table {
+            let sign = Restart { lsn: lsn(64), streamed: lsn(120), taken_at: 2000 };
+            assert_eq!(place.restart(op, &horizon), is_sign.then_some(sign), "{name}");
+        }
     }
 
     #[test]

@@ -11,4 +11,6 @@ pub struct RecordRef<'a> {
     pub key: Option<&'a [u8]>,
     /// The raw value; `None` is a tombstone.
     pub value: Option<&'a [u8]>,
+    /// The broker's timestamp, in milliseconds, where it is known.
+    pub timestamp: Option<i64>,
 }

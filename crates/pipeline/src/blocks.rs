@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use change::Horizon;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{AssignedPartition, Fault, Polled, Position, Records, Source, TopicPartition};
+use crate::{Acknowledged, AssignedPartition, Fault, Polled, Position, Records, Source, TopicPartition};
 
 /// Records, and the horizons of their partitions before them where they are known.
 #[derive(Debug, Default)]
@@ -47,7 +47,8 @@ impl<I> Blocks<I> {
                 continue;
             }
             self.assigned.insert(partition.clone(), horizon);
-            let committed = horizon.map(|horizon| Position { offset: 0, horizon });
+            let committed = horizon
+                .map(|horizon| Acknowledged { position: Position { horizon, ..Position::default() }, mark: None });
             new.push(AssignedPartition { partition: partition.clone(), committed, low: 0, high: i64::MAX });
         }
         if !new.is_empty() {
@@ -94,7 +95,7 @@ where
 
     fn hold(&mut self, _: TopicPartition) {}
 
-    fn acknowledge(&mut self, _: Vec<(TopicPartition, Position)>) {}
+    fn acknowledge(&mut self, _: Vec<(TopicPartition, Acknowledged)>) {}
 
     async fn close(self) {}
 }

@@ -33,6 +33,8 @@ pub struct Batch {
     pub changes: ChangeBatch,
     /// Where each partition stands after the batch.
     pub positions: Checkpoint,
+    /// The epoch under which its records were decoded, as [`Epoch::since`](crate::Epoch::since).
+    pub epoch: i64,
     /// What is known of its records so far.
     pub(crate) counts: Counts,
     /// The raw records of the rows that leave out values: such a row may become a dead letter.
@@ -46,6 +48,7 @@ struct Raw {
     offset: i64,
     key: Option<Box<[u8]>>,
     value: Option<Box<[u8]>>,
+    timestamp: Option<i64>,
     horizon: Horizon,
 }
 
@@ -53,14 +56,20 @@ impl Batch {
     /// A batch of `changes` that ends at `positions`.
     #[must_use]
     pub fn new(changes: ChangeBatch, positions: Checkpoint) -> Self {
-        Self { changes, positions, counts: Counts::default(), partial: BTreeMap::new() }
+        Self { changes, positions, epoch: 0, counts: Counts::default(), partial: BTreeMap::new() }
     }
 
     /// The raw record of a row that leaves out values, and the horizon before it.
     pub(crate) fn raw(&self, row: usize) -> Option<(&TopicPartition, RecordRef<'_>, Horizon)> {
         let raw = self.partial.get(&row)?;
         let (partition, offset) = (raw.partition.partition, raw.offset);
-        let record = RecordRef { partition, offset, key: raw.key.as_deref(), value: raw.value.as_deref() };
+        let record = RecordRef {
+            partition,
+            offset,
+            key: raw.key.as_deref(),
+            value: raw.value.as_deref(),
+            timestamp: raw.timestamp,
+        };
         Some((&raw.partition, record, raw.horizon))
     }
 
@@ -111,6 +120,7 @@ impl Open {
             offset: record.offset,
             key: record.key.map(Into::into),
             value: record.value.map(Into::into),
+            timestamp: record.timestamp,
             horizon,
         };
         self.partial.insert(self.builder.rows() - 1, raw);
@@ -130,10 +140,10 @@ impl Open {
         self.opened.map(|opened| opened + limits.age)
     }
 
-    /// Seals the batch and begins the next one.
-    pub(crate) fn seal(&mut self, schema: &Arc<TableSchema>) -> Result<Batch, Fault> {
-        let sealed = std::mem::replace(self, Self::new(Arc::clone(schema)));
-        let changes = sealed.builder.finish().map_err(Fault::halt)?;
-        Ok(Batch { changes, positions: sealed.positions, counts: sealed.counts, partial: sealed.partial })
+    /// Seals the batch, whose records were decoded under `epoch`, and begins the next one.
+    pub(crate) fn seal(&mut self, schema: &Arc<TableSchema>, epoch: i64) -> Result<Batch, Fault> {
+        let Self { builder, positions, counts, partial, .. } = std::mem::replace(self, Self::new(Arc::clone(schema)));
+        let changes = builder.finish().map_err(Fault::halt)?;
+        Ok(Batch { changes, positions, epoch, counts, partial })
     }
 }

@@ -39,6 +39,9 @@ pub struct LetterLine<'a> {
     /// The partition's horizon before the record, as a number; 0 where no snapshot row had been read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub horizon: i64,
+    /// The broker's timestamp of the record, in milliseconds, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<i64>,
     /// Why the record could not be applied; without a value of a row.
     #[serde(borrow)]
     pub reason: Cow<'a, str>,
@@ -74,7 +77,8 @@ impl<'a> LetterLine<'a> {
             topic: (&*letter.partition.topic).into(),
             partition: letter.partition.partition,
             offset: letter.record.offset,
-            horizon: letter.horizon.0.as_long(),
+            horizon: letter.horizon.snapshots.as_long(),
+            timestamp: letter.record.timestamp,
             reason: letter.reason.into(),
             key,
             key_base64,
@@ -88,7 +92,8 @@ impl<'a> LetterLine<'a> {
     }
 
     pub(crate) fn horizon(&self) -> Result<Horizon, Damaged> {
-        Lsn::try_from(self.horizon).map(Horizon).map_err(|_| Damaged)
+        let snapshots = Lsn::try_from(self.horizon).map_err(|_| Damaged)?;
+        Ok(Horizon { snapshots, ..Horizon::default() })
     }
 
     pub(crate) fn key_bytes(&self) -> Result<Option<Cow<'_, [u8]>>, Damaged> {

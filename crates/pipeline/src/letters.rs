@@ -16,6 +16,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use change::RecordRef;
+
 use crate::{
     Block, DeadLetters, Fault, Letter, TopicPartition,
     letter_file::{self, CANCEL, Damaged, Hold, LetterLine},
@@ -154,7 +156,9 @@ impl Letters {
             block.horizons.insert(place.partition.clone(), horizon);
             let (key, value) = (letter.key_bytes().map_err(damaged)?, letter.value_bytes().map_err(damaged)?);
             let TopicPartition { topic, partition } = &place.partition;
-            block.records.push(topic, *partition, place.offset, key.as_deref(), value.as_deref());
+            let (key, value, timestamp) = (key.as_deref(), value.as_deref(), letter.timestamp);
+            let record = RecordRef { partition: *partition, offset: place.offset, key, value, timestamp };
+            block.records.push(topic, record);
             rest.next();
         }
         Ok((!block.records.is_empty()).then_some(block))
@@ -250,7 +254,7 @@ impl DeadLetters for Refused {
 
 #[cfg(test)]
 mod tests {
-    use change::{Horizon, Lsn, RecordRef};
+    use change::{Horizon, Lsn};
 
     use super::*;
     use crate::LetterFile;
@@ -264,8 +268,8 @@ mod tests {
 
     fn write(file: &mut LetterFile, table: &str, offset: i64, (key, value, horizon): Bytes<'_>, reason: &str) {
         let partition = TopicPartition::new("t", 3);
-        let record = RecordRef { partition: 3, offset, key, value };
-        let horizon = Horizon(Lsn::try_from(horizon).unwrap());
+        let record = RecordRef { partition: 3, offset, key, value, timestamp: Some(offset) };
+        let horizon = Horizon { snapshots: Lsn::try_from(horizon).unwrap(), ..Horizon::default() };
         file.write(&Letter { table, partition: &partition, record, horizon, reason }).unwrap();
     }
 
@@ -309,7 +313,7 @@ mod tests {
         assert_eq!(blocks.iter().map(|block| block.records.len()).collect::<Vec<_>>(), [2, 2, 1]);
         let mut found = Vec::new();
         for block in &blocks {
-            let horizon = block.horizons[&TopicPartition::new("t", 3)].0.as_long().cast_unsigned();
+            let horizon = block.horizons[&TopicPartition::new("t", 3)].snapshots.as_long().cast_unsigned();
             for (_, record) in (0..).map_while(|index| block.records.get(index)) {
                 found.push((record.offset, (record.key, record.value, horizon)));
             }
@@ -392,7 +396,7 @@ mod tests {
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let mut refused = Refused::default();
         let (partition, horizon) = (TopicPartition::new("t", 3), Horizon::default());
-        let record = RecordRef { partition: 3, offset: 2, key: None, value: None };
+        let record = RecordRef { partition: 3, offset: 2, key: None, value: None, timestamp: None };
         refused.write(&Letter { table: "a", partition: &partition, record, horizon, reason: "new" }).unwrap();
         let letters = Letters::hold(&link).unwrap().unwrap();
         letters.rewrite(|place| place.offset == 1, &refused.take()).unwrap();

@@ -23,6 +23,7 @@ pub mod run;
 pub mod source;
 pub mod start;
 pub mod table;
+pub mod witness;
 
 pub use backoff::Backoff;
 pub use blocks::{Block, Blocks};
@@ -33,13 +34,14 @@ pub use fault::{Fault, Remedy};
 pub use letter_file::{LetterFile, LetterLine};
 pub use letters::{Letters, Place, Refused};
 pub use observer::{Flushed, Observer};
-pub use position::{Checkpoint, Position, TopicPartition};
+pub use position::{Acknowledged, Checkpoint, Epoch, Mark, Position, TopicPartition};
 pub use records::Records;
 pub use replica::{Applied, Replica, RowCounts};
 pub use run::{Ending, Pipeline, Settings, Summary};
 pub use source::{AssignedPartition, Polled, Source};
-pub use start::StartAt;
+pub use start::{Accept, StartAt};
 pub use table::{OnError, Table};
+pub use witness::Witness;
 
 #[cfg(test)]
 mod tests;

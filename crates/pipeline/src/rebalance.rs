@@ -1,9 +1,11 @@
 //! The loop's answers to a rebalance: where to begin, and what has to be durable before a partition leaves.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    AssignedPartition, Fault, Observer, Pipeline, Position, Replica, Source, Table, TopicPartition, table::State,
+    AssignedPartition, Checkpoint, Fault, Observer, Pipeline, Replica, Source, Table, TopicPartition,
+    start::{self, Arrival, Start},
+    table::{Reading, State},
 };
 
 impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
@@ -20,11 +22,11 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
             self.land_table(index).await?;
             match self.starts(index, &assigned).await {
                 Ok(starts) => {
-                    for (assigned, position) in assigned.iter().zip(starts) {
-                        self.tables[index].assign(assigned.partition.partition, position, assigned.high);
-                        let left = assigned.high.saturating_sub(position.offset);
+                    for (assigned, reading) in assigned.iter().zip(starts) {
+                        let left = reading.end.saturating_sub(reading.position.offset);
                         ahead = u64::saturating_add(ahead, u64::try_from(left).unwrap_or(0));
-                        offsets.push((assigned.partition.clone(), position.offset));
+                        offsets.push((assigned.partition.clone(), reading.position.offset));
+                        self.tables[index].partitions.insert(assigned.partition.partition, reading);
                     }
                 }
                 Err(fault) => self.halt(index, fault),
@@ -37,12 +39,39 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     }
 
     /// Where each of a table's partitions is to be read from. A table that has halted reads none.
-    async fn starts(&mut self, index: usize, assigned: &[&AssignedPartition]) -> Result<Vec<Position>, Fault> {
-        let table = &mut self.tables[index];
-        let (State::Running, Some(replica)) = (&table.state, &mut table.replica) else { return Ok(Vec::new()) };
+    async fn starts(&mut self, index: usize, assigned: &[&AssignedPartition]) -> Result<Vec<Reading>, Fault> {
+        let Self { tables, source, settings, .. } = self;
+        let Table { name, state, replica, epoch: known, accept, .. } = &mut tables[index];
+        let (State::Running, Some(replica)) = (&*state, replica) else { return Ok(Vec::new()) };
         let named: Vec<_> = assigned.iter().map(|assigned| assigned.partition.clone()).collect();
         let checkpoint = replica.checkpoint(&named).await?;
-        assigned.iter().map(|assigned| self.settings.start_at.position(assigned, &checkpoint)).collect()
+        let epoch = replica.epoch();
+        start::enter(name, known, epoch)?;
+        let of = |assigned| Arrival { table: name, assigned, checkpoint: &checkpoint, epoch, accept: *accept };
+        let arrivals: Vec<_> = assigned.iter().map(|assigned| of(assigned)).collect();
+
+        let resumes: Vec<_> = arrivals.iter().map(|arrival| arrival.resume(settings.start_at)).collect();
+        let to_witness = arrivals.iter().zip(&resumes).filter_map(|(arrival, resume)| arrival.witness_wanted(*resume));
+        let mut before: Vec<_> = to_witness.collect();
+        let found = if before.is_empty() { Vec::new() } else { source.witnesses(before.clone()).await? };
+        let found: HashMap<_, _> = before.drain(..).map(|(partition, _)| partition).zip(found).collect();
+
+        let mut rewound = Checkpoint::new();
+        let mut readings = Vec::new();
+        for (arrival, resume) in arrivals.iter().zip(resumes) {
+            let AssignedPartition { partition, high, .. } = arrival.assigned;
+            let Start { position, is_rewound } = arrival.start(resume, found.get(partition).copied().flatten())?;
+            let mut held = arrival.checkpoint().map_or(0, |held| held.offset);
+            if is_rewound {
+                held = position.offset;
+                rewound.insert(partition.clone(), position);
+            }
+            readings.push(Reading { position, end: *high, checkpoint: held });
+        }
+        if !rewound.is_empty() {
+            replica.rewind(&rewound).await?;
+        }
+        Ok(readings)
     }
 
     /// Makes durable what was read of the partitions that leave, and lets go of them.

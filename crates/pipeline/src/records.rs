@@ -20,11 +20,13 @@ struct Entry {
     offset: i64,
     key: Option<Range<usize>>,
     value: Option<Range<usize>>,
+    timestamp: Option<i64>,
 }
 
 impl Records {
     /// Copies one record in. `topic` is compared with those before it, so that a name is stored once.
-    pub fn push(&mut self, topic: &str, partition: i32, offset: i64, key: Option<&[u8]>, value: Option<&[u8]>) {
+    pub fn push(&mut self, topic: &str, record: RecordRef<'_>) {
+        let RecordRef { partition, offset, key, value, timestamp } = record;
         let same = |tp: &TopicPartition| tp.partition == partition && *tp.topic == *topic;
         let index = self.partitions.iter().rposition(same).unwrap_or_else(|| {
             self.partitions.push(TopicPartition::new(topic, partition));
@@ -36,7 +38,7 @@ impl Records {
             start..self.arena.len()
         };
         let (key, value) = (key.map(&mut store), value.map(&mut store));
-        self.entries.push(Entry { partition: index, offset, key, value });
+        self.entries.push(Entry { partition: index, offset, key, value, timestamp });
     }
 
     /// How many records there are.
@@ -74,6 +76,7 @@ impl Records {
             offset: entry.offset,
             key: entry.key.as_ref().map(slice),
             value: entry.value.as_ref().map(slice),
+            timestamp: entry.timestamp,
         };
         Some((partition, record))
     }

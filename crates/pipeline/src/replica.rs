@@ -2,12 +2,20 @@
 
 use std::future::Future;
 
-use crate::{Batch, Checkpoint, Fault, TopicPartition};
+use crate::{Batch, Checkpoint, Epoch, Fault, TopicPartition};
 
 /// A table that takes batches.
 pub trait Replica: Send + 'static {
     /// The positions of these partitions that the newest version of the table holds, read anew.
     fn checkpoint(&mut self, partitions: &[TopicPartition]) -> impl Future<Output = Result<Checkpoint, Fault>> + Send;
+
+    /// The epoch of the version that was read last.
+    fn epoch(&self) -> Epoch {
+        Epoch::default()
+    }
+
+    /// Sets positions to where they are told, also back, in a commit of its own: these records are to be read again.
+    fn rewind(&mut self, positions: &Checkpoint) -> impl Future<Output = Result<(), Fault>> + Send;
 
     /// Applies a batch under the guard. When this returns, the effect and the batch's positions are durable.
     ///

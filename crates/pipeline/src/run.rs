@@ -136,6 +136,12 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 }
                 Ok(())
             }
+            Polled::Broken(topic, fault) => {
+                if let Some(&table) = self.by_topic.get(&topic) {
+                    self.tables[table].stop(fault);
+                }
+                Ok(())
+            }
             Polled::Idle => Ok(()),
         }
     }
@@ -194,8 +200,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         }
         let Some(replica) = table.replica.take() else { return Ok(()) };
         dead_letters.sync()?;
-        let schema = Arc::clone(table.schema());
-        let batch = table.open.seal(&schema)?;
+        let batch = table.seal()?;
         flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings));
         Ok(())
     }
@@ -219,7 +224,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         counts.add_rows(&rows);
         debug_assert!(counts.adds_up(), "{counts}");
         table.counts += counts;
-        self.source.acknowledge(batch.positions.into_iter().collect());
+        let acknowledged = table.acknowledged(batch.positions, version.is_some());
+        self.source.acknowledge(acknowledged);
         tracing::debug!(table = table.name, version, took_ms = took.as_millis(), %counts, "batch is durable");
         self.observer.flushed(&Flushed { table: &table.name, counts, version, took });
         Ok(())

@@ -1,10 +1,10 @@
 //! [`Source`]: where records come from.
 
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 
 use tokio::time::Instant;
 
-use crate::{Fault, Position, Records, TopicPartition};
+use crate::{Acknowledged, Fault, Records, TopicPartition, Witness};
 
 /// What a source has to say. A rebalance is a value here, never a side effect.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub enum Polled {
     Revoked(Vec<TopicPartition>),
     /// Everything that these partitions hold at this moment has been read.
     Ended(Vec<TopicPartition>),
+    /// A topic cannot be read on, and why.
+    Broken(Arc<str>, Fault),
     /// Nothing until the deadline.
     Idle,
 }
@@ -27,7 +29,7 @@ pub struct AssignedPartition {
     /// The partition.
     pub partition: TopicPartition,
     /// What the consumer group acknowledged last.
-    pub committed: Option<Position>,
+    pub committed: Option<Acknowledged>,
     /// The earliest offset that can still be read.
     pub low: i64,
     /// The offset after the newest record.
@@ -38,6 +40,15 @@ pub struct AssignedPartition {
 pub trait Source: Send {
     /// The next thing to deal with, or [`Polled::Idle`] at `deadline`. Dropping the future loses nothing.
     fn poll(&mut self, deadline: Instant) -> impl Future<Output = Result<Polled, Fault>> + Send;
+
+    /// By what the record just before each offset is known, of partitions of one topic that were assigned and not
+    /// started yet; `None` where there is none, or where the source cannot tell.
+    fn witnesses(
+        &mut self,
+        before: Vec<(TopicPartition, i64)>,
+    ) -> impl Future<Output = Result<Vec<Option<Witness>>, Fault>> + Send {
+        std::future::ready(Ok(vec![None; before.len()]))
+    }
 
     /// Begins to read partitions that were assigned, each at an explicit offset. A partition that was assigned
     /// and is not named stays unread.
@@ -50,7 +61,7 @@ pub trait Source: Send {
     fn hold(&mut self, partition: TopicPartition);
 
     /// Says that everything before these positions is durable. Losing it costs a replay, never data.
-    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Position)>);
+    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>);
 
     /// Sends what is still to be acknowledged, and leaves.
     fn close(self) -> impl Future<Output = ()> + Send;

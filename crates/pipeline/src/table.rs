@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use change::{Decoded, Decoder, RecordRef, TableSchema};
+use change::{Decoded, Decoder, Horizon, RecordRef, TableSchema};
 
-use crate::{BatchLimits, Counts, DeadLetters, Fault, Letter, Position, TopicPartition, buffer::Open};
+use crate::{
+    Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter, Mark, Position,
+    TopicPartition, Witness, buffer::Open, start,
+};
 
 /// What a record that cannot be decoded or applied does to its table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,6 +32,10 @@ pub struct Table<R> {
     /// `None` while a batch is on its way.
     pub(crate) replica: Option<R>,
     pub(crate) partitions: BTreeMap<i32, Reading>,
+    /// What the operator accepts at an assignment.
+    pub(crate) accept: Accept,
+    /// The epoch under which records are decoded, from the first assignment on.
+    pub(crate) epoch: Option<Epoch>,
     decoder: Decoder,
 }
 
@@ -47,6 +54,8 @@ pub(crate) struct Reading {
     pub(crate) position: Position,
     /// The end of the partition when it was assigned.
     pub(crate) end: i64,
+    /// The offset that the table's commits hold; 0 where they hold none.
+    pub(crate) checkpoint: i64,
 }
 
 impl<R> Table<R> {
@@ -69,8 +78,16 @@ impl<R> Table<R> {
             counts: Counts::default(),
             replica: Some(replica),
             partitions: BTreeMap::new(),
+            accept: Accept::default(),
+            epoch: None,
             decoder: Decoder::new(Arc::clone(schema)),
         }
+    }
+
+    /// The same table, with what the operator accepts for it.
+    #[must_use]
+    pub fn accepting(self, accept: Accept) -> Self {
+        Self { accept, ..self }
     }
 
     pub(crate) fn schema(&self) -> &Arc<TableSchema> {
@@ -90,11 +107,23 @@ impl<R> Table<R> {
         if self.state != State::Running {
             return Ok(());
         }
-        let before = reading.position.horizon;
+        let Reading { position, .. } = reading;
+        let before = position.horizon;
         let mut horizon = before;
+        // what came before the epoch has its order in another LSN space
+        if record.timestamp.is_some_and(|at| self.epoch.is_some_and(|epoch| at < epoch.since)) {
+            self.open.counts.guarded += 1;
+            position.pass(&record, horizon);
+            self.open.advance(partition, *position);
+            return Ok(());
+        }
         match self.decoder.decode(record, &mut horizon, &mut self.open.builder) {
             Ok(Decoded::NoChange(_)) => self.open.counts.no_change += 1,
             Ok(Decoded::Truncate(_)) => {}
+            Ok(Decoded::Restart(restart)) => {
+                self.state = State::Halting(start::restarted(&self.name, partition, &record, restart));
+                return Ok(());
+            }
             Ok(Decoded::Change(..)) => {
                 if self.open.builder.newest_is_partial() {
                     self.open.keep_raw(partition, &record, before);
@@ -117,9 +146,8 @@ impl<R> Table<R> {
                 }
             },
         }
-        // a record that is read again, as a recorded file may hold one, does not move the position back
-        reading.position = Position { offset: record.offset.saturating_add(1).max(reading.position.offset), horizon };
-        self.open.advance(partition, reading.position);
+        position.pass(&record, horizon);
+        self.open.advance(partition, *position);
         Ok(())
     }
 
@@ -133,15 +161,53 @@ impl<R> Table<R> {
         }
     }
 
-    /// Begins to read a partition.
-    pub(crate) fn assign(&mut self, partition: i32, position: Position, end: i64) {
-        self.partitions.insert(partition, Reading { position, end });
+    /// Stops as soon as what was read so far is durable.
+    pub(crate) fn stop(&mut self, fault: Fault) {
+        if self.state == State::Running {
+            self.state = State::Halting(fault);
+        }
+    }
+
+    /// Seals the open batch.
+    pub(crate) fn seal(&mut self) -> Result<Batch, Fault> {
+        self.open.seal(self.decoder.schema(), self.epoch.unwrap_or_default().since)
+    }
+
+    /// The positions of a durable batch, each with what the table's commits hold now.
+    pub(crate) fn acknowledged(
+        &mut self,
+        positions: Checkpoint,
+        is_committed: bool,
+    ) -> Vec<(TopicPartition, Acknowledged)> {
+        let epoch = self.epoch.unwrap_or_default();
+        let mut acknowledge = |(partition, position): (TopicPartition, Position)| {
+            let reading = self.partitions.get_mut(&partition.partition);
+            let checkpoint = reading.map_or(0, |reading| {
+                if is_committed {
+                    reading.checkpoint = reading.checkpoint.max(position.offset);
+                }
+                reading.checkpoint
+            });
+            (partition, Acknowledged { position, mark: Some(Mark { epoch, checkpoint }) })
+        };
+        positions.into_iter().map(&mut acknowledge).collect()
     }
 
     /// Everything up to now of this partition has been read.
     pub(crate) fn end_reached(&mut self, partition: i32) {
         if let Some(reading) = self.partitions.get_mut(&partition) {
             reading.end = reading.end.min(reading.position.offset);
+        }
+    }
+}
+
+impl Position {
+    /// Moves past a record. One that is read again, as a recorded file may hold one, does not move it back.
+    fn pass(&mut self, record: &RecordRef<'_>, horizon: Horizon) {
+        self.horizon = horizon;
+        if record.offset >= self.offset {
+            self.offset = record.offset.saturating_add(1);
+            self.witness = Witness::of(record);
         }
     }
 }

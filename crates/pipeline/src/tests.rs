@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use change::{Column, MetaColumns, TableSchema};
+use change::{Column, MetaColumns, RecordRef, TableSchema};
 use tokio::time::Instant;
 
 use crate::{
-    Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Fault, LetterFile,
-    LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings, Source, StartAt, Summary,
-    Table, TopicPartition,
+    Acknowledged, Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Fault,
+    LetterFile, LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings, Source, StartAt,
+    Summary, Table, TopicPartition,
 };
 
 const TOPIC: &str = "shop.public.orders";
@@ -74,8 +74,9 @@ impl Source for Scripted {
         self.heard.say(Said::Hold(partition.partition));
     }
 
-    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Position)>) {
-        self.heard.say(Said::Acknowledge(positions.into_iter().map(|(tp, p)| (tp.partition, p.offset)).collect()));
+    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>) {
+        let offset = |(tp, a): (TopicPartition, Acknowledged)| (tp.partition, a.position.offset);
+        self.heard.say(Said::Acknowledge(positions.into_iter().map(offset).collect()));
     }
 
     async fn close(self) {}
@@ -111,6 +112,11 @@ impl Replica for Store {
         Ok(Applied::Committed { version: 1, rows: RowCounts { inserted, ..RowCounts::default() } })
     }
 
+    async fn rewind(&mut self, positions: &Checkpoint) -> Result<(), Fault> {
+        self.checkpoint.extend(positions.clone());
+        Ok(())
+    }
+
     async fn maintain(&mut self) -> Result<(), Fault> {
         Ok(())
     }
@@ -142,7 +148,7 @@ fn records(partition: i32, offset: i64, notes: &[&str]) -> Polled {
             BAD => Some(BAD.as_bytes()),
             _ => Some(value.as_bytes()),
         };
-        records.push(TOPIC, partition, offset, Some(key.as_bytes()), value);
+        records.push(TOPIC, RecordRef { partition, offset, key: Some(key.as_bytes()), value, timestamp: None });
     }
     Polled::Records(records)
 }

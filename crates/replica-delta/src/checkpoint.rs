@@ -1,29 +1,39 @@
-//! The positions in the Delta log: one `txn` action a partition, in the commit that holds the data.
+//! The positions in the Delta log: `txn` actions of each partition, in the commit that holds the data.
 //!
-//! The application id is `highwater/<group>/<topic>/<partition>` and the version the next offset to read; the
-//! partition's horizon, where it has one, stands beside it. The table's floor is kept in the same way. (Delta
-//! protocol, "Transaction Identifiers".)
+//! The application id is `highwater/<group>/<topic>/<partition>` and the version the next offset to read; the rest of
+//! the position stands beside it. Of an epoch after the first one the id ends in `@<epoch>`, so that a new epoch begins
+//! without positions. The table's floor and its epoch are kept in the same way. (Delta protocol, "Transaction
+//! Identifiers".)
 
 use change::{Horizon, Lsn, Order};
 use deltalake_core::{
     DeltaTable,
     kernel::{Transaction, transaction::CommitProperties},
 };
-use pipeline::{Checkpoint, Fault, Position, TopicPartition};
+use pipeline::{Checkpoint, Epoch, Fault, Position, TopicPartition, Witness, witness};
 
 use crate::fault;
 
 const FLOOR_ANCHOR: &str = "highwater/floor/anchor";
 const FLOOR_LSN: &str = "highwater/floor/lsn";
+const EPOCH: &str = "highwater/epoch";
 
-/// The application id of a partition's position.
+/// The application id of a partition's position in the epoch since `since`.
 #[must_use]
-pub fn app_id(group: &str, partition: &TopicPartition) -> String {
-    format!("highwater/{group}/{}/{}", partition.topic, partition.partition)
+pub fn app_id(group: &str, partition: &TopicPartition, since: i64) -> String {
+    let first = format!("highwater/{group}/{}/{}", partition.topic, partition.partition);
+    if since == 0 { first } else { format!("{first}@{since}") }
 }
 
-fn horizon_id(group: &str, partition: &TopicPartition) -> String {
-    format!("{}/horizon", app_id(group, partition))
+/// Beside a partition's offset, by the end of their application ids.
+fn parts(position: &Position) -> [(&'static str, i64); 4] {
+    let Position { horizon: Horizon { snapshots, streamed, streamed_at }, witness, .. } = position;
+    [
+        ("horizon", snapshots.as_long()),
+        ("streamed", streamed.as_long()),
+        ("streamed_at", *streamed_at),
+        ("witness", witness.as_long()),
+    ]
 }
 
 async fn stored(table: &DeltaTable, app_id: &str) -> Result<Option<i64>, Fault> {
@@ -32,17 +42,28 @@ async fn stored(table: &DeltaTable, app_id: &str) -> Result<Option<i64>, Fault> 
     version.map_err(|e| fault::delta("reading the checkpoint", &e))
 }
 
-fn lsn(version: Option<i64>) -> Lsn {
-    version.and_then(|version| Lsn::try_from(version).ok()).unwrap_or_default()
+fn lsn(version: i64) -> Lsn {
+    Lsn::try_from(version).unwrap_or_default()
 }
 
 /// The positions of some partitions as the loaded version holds them.
-pub(crate) async fn read(table: &DeltaTable, group: &str, partitions: &[TopicPartition]) -> Result<Checkpoint, Fault> {
+pub(crate) async fn read(
+    table: &DeltaTable,
+    group: &str,
+    since: i64,
+    partitions: &[TopicPartition],
+) -> Result<Checkpoint, Fault> {
     let mut checkpoint = Checkpoint::new();
     for partition in partitions {
-        if let Some(offset) = stored(table, &app_id(group, partition)).await? {
-            let horizon = Horizon(lsn(stored(table, &horizon_id(group, partition)).await?));
-            checkpoint.insert(partition.clone(), Position { offset, horizon });
+        let id = app_id(group, partition, since);
+        if let Some(offset) = stored(table, &id).await? {
+            let mut found = parts(&Position::default()).map(|(part, _)| (part, 0));
+            for (part, version) in &mut found {
+                *version = stored(table, &format!("{id}/{part}")).await?.unwrap_or_default();
+            }
+            let [(_, snapshots), (_, streamed), (_, streamed_at), (_, witness)] = found;
+            let horizon = Horizon { snapshots: lsn(snapshots), streamed: lsn(streamed), streamed_at };
+            checkpoint.insert(partition.clone(), Position { offset, horizon, witness: Witness::from_long(witness) });
         }
     }
     Ok(checkpoint)
@@ -50,28 +71,62 @@ pub(crate) async fn read(table: &DeltaTable, group: &str, partitions: &[TopicPar
 
 /// The table's floor as the loaded version holds it.
 pub(crate) async fn read_floor(table: &DeltaTable) -> Result<Order, Fault> {
-    Ok(Order { anchor: lsn(stored(table, FLOOR_ANCHOR).await?), lsn: lsn(stored(table, FLOOR_LSN).await?) })
+    let (anchor, lsn_of_it) = (stored(table, FLOOR_ANCHOR).await?, stored(table, FLOOR_LSN).await?);
+    Ok(Order { anchor: lsn(anchor.unwrap_or_default()), lsn: lsn(lsn_of_it.unwrap_or_default()) })
 }
 
-/// The `txn` actions for a commit that ends at `positions`. A position never moves back: `stored` are those that
+/// The table's epoch as the loaded version holds it.
+pub(crate) async fn read_epoch(table: &DeltaTable) -> Result<Epoch, Fault> {
+    let snapshot = table.snapshot().map_err(|e| fault::delta("reading the table's state", &e))?;
+    let table_number = witness::number_of(snapshot.metadata().id().as_bytes());
+    Ok(Epoch { table: table_number, since: stored(table, EPOCH).await?.unwrap_or_default() })
+}
+
+/// The `txn` actions for a commit that ends at `positions`. A position never moves back: `known` are those that
 /// the table is known to hold.
-pub(crate) fn transactions(group: &str, positions: &Checkpoint, stored: &Checkpoint) -> Vec<Transaction> {
-    let ahead =
-        positions.iter().filter(|(tp, position)| stored.get(tp).is_none_or(|known| known.offset < position.offset));
-    ahead
-        .flat_map(|(partition, position)| {
-            let horizon = position.horizon.0;
-            let offset = Transaction::new(app_id(group, partition), position.offset);
-            let horizon =
-                (horizon > Lsn::ZERO).then(|| Transaction::new(horizon_id(group, partition), horizon.as_long()));
-            std::iter::once(offset).chain(horizon)
-        })
+pub(crate) fn transactions(group: &str, since: i64, positions: &Checkpoint, known: &Checkpoint) -> Vec<Transaction> {
+    let mut transactions = Vec::new();
+    for (partition, position) in positions {
+        let known = known.get(partition).copied();
+        if known.is_none_or(|known| known.offset < position.offset) {
+            transactions.extend(set(group, since, partition, position, &known.unwrap_or_default()));
+        }
+    }
+    transactions
+}
+
+/// The `txn` actions that set a partition's position, where the table holds `known`.
+fn set(
+    group: &str,
+    since: i64,
+    partition: &TopicPartition,
+    position: &Position,
+    known: &Position,
+) -> impl Iterator<Item = Transaction> + use<> {
+    let id = app_id(group, partition, since);
+    let offset = Transaction::new(&id, position.offset);
+    let changed = parts(position).into_iter().zip(parts(known)).filter(|(new, old)| new != old);
+    let rest = changed.map(move |((part, version), _)| Transaction::new(format!("{id}/{part}"), version));
+    std::iter::once(offset).chain(rest)
+}
+
+/// The `txn` actions that set positions wherever the table's own are, also back.
+pub(crate) fn rewind(group: &str, since: i64, positions: &Checkpoint, known: &Checkpoint) -> Vec<Transaction> {
+    let known_of = |partition| known.get(partition).copied().unwrap_or_default();
+    positions
+        .iter()
+        .flat_map(|(partition, position)| set(group, since, partition, position, &known_of(partition)))
         .collect()
 }
 
 /// The `txn` actions that set the floor.
 pub(crate) fn floor_transactions(floor: Order) -> [Transaction; 2] {
     [Transaction::new(FLOOR_ANCHOR, floor.anchor.as_long()), Transaction::new(FLOOR_LSN, floor.lsn.as_long())]
+}
+
+/// The `txn` action that begins an epoch.
+pub(crate) fn epoch_transaction(since: i64) -> Transaction {
+    Transaction::new(EPOCH, since)
 }
 
 /// How every commit of ours is made: log checkpoints and clean-up list the whole log, so they are left to the time

@@ -7,6 +7,7 @@
 //! so that a commit is durable before its offsets are acknowledged.
 
 pub mod checkpoint;
+mod commit;
 pub mod durable;
 pub mod fault;
 pub mod fold;

@@ -15,10 +15,10 @@ use deltalake_core::{
     kernel::{StructType, engine::arrow_conversion::TryIntoKernel as _},
     protocol::SaveMode,
 };
-use pipeline::{Applied, Batch, Checkpoint, Fault, Replica, RowCounts, TopicPartition};
+use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Remedy, Replica, RowCounts, TopicPartition};
 
 use crate::{
-    Lake, Verdict, checkpoint, fault, fold, guard,
+    Lake, Verdict, checkpoint, commit, fault, fold, guard,
     merge::{self, Winners},
     newest, truncate,
 };
@@ -35,6 +35,7 @@ pub struct DeltaReplica {
     table: DeltaTable,
     context: SessionContext,
     floor: Order,
+    epoch: Epoch,
     /// The positions that the table is known to hold.
     positions: Checkpoint,
     /// Another writer committed, or a call had no answer: the state has to be read again.
@@ -93,6 +94,7 @@ impl DeltaReplica {
             schema,
             group: group.to_owned(),
             floor: checkpoint::read_floor(&table).await?,
+            epoch: checkpoint::read_epoch(&table).await?,
             table,
             context: create_session().into(),
             positions: Checkpoint::new(),
@@ -190,11 +192,35 @@ impl DeltaReplica {
         guard::verdicts(&self.context, &self.table, &self.schema, &changes.rows, self.floor).await
     }
 
+    /// Begins the epoch since `since`, a broker timestamp: every row is soft-deleted below every order, and records from
+    /// before are passed over from now on. Positions are those of the epoch, so reading begins anew. Nothing happens
+    /// where the table has this epoch, or a later one, already; the answer says whether.
+    ///
+    /// # Errors
+    /// A fault of the store.
+    pub async fn begin_epoch(&mut self, since: i64) -> Result<bool, Fault> {
+        loop {
+            self.reload().await?;
+            if self.epoch.since >= since {
+                return Ok(false);
+            }
+            let mut transactions = vec![checkpoint::epoch_transaction(since)];
+            transactions.extend(checkpoint::floor_transactions(Order::default()));
+            let properties = checkpoint::commit_properties(transactions);
+            match truncate::everything(self.table.clone(), &self.schema, properties).await {
+                Ok(table) => self.table = table,
+                Err(fault) if fault.remedy == Remedy::Redo => {}
+                Err(fault) => return Err(at(&self.name, self.table.table_url().as_str(), &fault)),
+            }
+        }
+    }
+
     async fn reload(&mut self) -> Result<(), Fault> {
         self.table.update_state().await.map_err(|e| fault::delta("reading the newest version", &e))?;
         self.floor = checkpoint::read_floor(&self.table).await?;
+        self.epoch = checkpoint::read_epoch(&self.table).await?;
         let partitions: Vec<_> = self.positions.keys().cloned().collect();
-        self.positions = checkpoint::read(&self.table, &self.group, &partitions).await?;
+        self.positions = checkpoint::read(&self.table, &self.group, self.epoch.since, &partitions).await?;
         self.is_stale = false;
         Ok(())
     }
@@ -219,7 +245,8 @@ impl DeltaReplica {
         }
 
         // the positions go into the last commit of the batch
-        let mut transactions = checkpoint::transactions(&self.group, &batch.positions, &self.positions);
+        let mut transactions =
+            checkpoint::transactions(&self.group, self.epoch.since, &batch.positions, &self.positions);
         if winners.rows.num_rows() > 0 {
             let transactions = if truncate.is_some() { Vec::new() } else { std::mem::take(&mut transactions) };
             let properties = checkpoint::commit_properties(transactions);
@@ -268,14 +295,41 @@ fn at(name: &str, location: &str, fault: &Fault) -> Fault {
 impl Replica for DeltaReplica {
     async fn checkpoint(&mut self, partitions: &[TopicPartition]) -> Result<Checkpoint, Fault> {
         self.reload().await?;
-        let checkpoint = checkpoint::read(&self.table, &self.group, partitions).await?;
+        let checkpoint = checkpoint::read(&self.table, &self.group, self.epoch.since, partitions).await?;
         self.positions.extend(checkpoint.clone());
         Ok(checkpoint)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    async fn rewind(&mut self, positions: &Checkpoint) -> Result<(), Fault> {
+        let named: Vec<_> = positions.keys().cloned().collect();
+        loop {
+            let known = self.checkpoint(&named).await?;
+            let transactions = checkpoint::rewind(&self.group, self.epoch.since, positions, &known);
+            let commit = commit::only(&mut self.table, checkpoint::commit_properties(transactions)).await;
+            match commit.map_err(|e| fault::delta("setting positions back", &e)) {
+                Err(fault) if fault.remedy == Remedy::Redo => {}
+                Err(fault) => return Err(at(&self.name, self.table.table_url().as_str(), &fault)),
+                Ok(()) => {
+                    self.positions.extend(positions.clone());
+                    return Ok(());
+                }
+            }
+        }
     }
 
     async fn apply(&mut self, batch: &Batch) -> Result<Applied, Fault> {
         if self.is_stale {
             self.reload().await?;
+        }
+        if batch.epoch != self.epoch.since {
+            return Err(Fault::halt(format!(
+                "table `{}`: another member accepted a new epoch while this one was reading; start this member again",
+                self.name
+            )));
         }
         let applied = self.apply_batch(batch).await;
         let applied = applied.map_err(|fault| at(&self.name, self.table.table_url().as_str(), &fault));

@@ -8,7 +8,7 @@ use change::{
     model::{self, Change, Value},
 };
 use datafusion::prelude::SessionContext;
-use pipeline::{Applied, Batch, Checkpoint, Position, Remedy, Replica, RowCounts, TopicPartition};
+use pipeline::{Applied, Batch, Checkpoint, Position, Remedy, Replica, RowCounts, TopicPartition, Witness};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{DeltaReplica, Lake, checkpoint};
@@ -79,13 +79,13 @@ fn batches(schema: &Arc<TableSchema>, events: &[Event], size: usize) -> Vec<Batc
     let mut offset = 0;
     let mut seal = |builder: &mut BatchBuilder, offset: i64| {
         let sealed = std::mem::replace(builder, BatchBuilder::new(Arc::clone(schema)));
-        let position = Position { offset, horizon: Horizon::default() };
+        let position = Position { offset, ..Position::default() };
         batches.push(Batch::new(sealed.finish().unwrap(), [(TopicPartition::new("t", 0), position)].into()));
     };
     for event in events {
         let (key, value) = event.record();
-        let record =
-            RecordRef { partition: 0, offset, key: key.as_ref().map(String::as_bytes), value: Some(value.as_bytes()) };
+        let (key, value) = (key.as_ref().map(String::as_bytes), Some(value.as_bytes()));
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
         decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
         offset += 1;
         if builder.is_truncated() || builder.rows() >= size {
@@ -233,7 +233,12 @@ async fn positions_are_in_the_commit_and_never_move_back() {
     let mut replica = open(&lake).await;
     let tp = TopicPartition::new("t", 0);
     let mut batches = batches(&orders(), &[upsert(1, 1, 1), upsert(2, 2, 1), upsert(3, 3, 1)], 1);
-    let position = |offset| Position { offset, horizon: Horizon(change::Lsn::try_from(77_u64).unwrap()) };
+    let lsn = |lsn: u64| change::Lsn::try_from(lsn).unwrap();
+    let position = |offset| Position {
+        offset,
+        horizon: Horizon { snapshots: lsn(77), streamed: lsn(offset.cast_unsigned()), streamed_at: offset },
+        witness: Witness::from_long(offset + 1),
+    };
     for (batch, offset) in batches.iter_mut().zip([10, 20, 15]) {
         batch.positions = [(tp.clone(), position(offset))].into();
         replica.apply(batch).await.unwrap();
@@ -277,7 +282,8 @@ async fn keys_of_every_kind_match_null_and_nan_among_them() {
         for (offset, key) in (0_i64..).zip(keys) {
             let value = format!(r#"{{"op":"u","after":{{{key},"ünï":{flag}}},"source":{{"lsn":{lsn}}}}}"#);
             let key = format!("{{{key}}}");
-            let record = RecordRef { partition: 0, offset, key: Some(key.as_bytes()), value: Some(value.as_bytes()) };
+            let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+            let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
             decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
         }
         replica.apply(&Batch::new(builder.finish().unwrap(), Checkpoint::new())).await.unwrap();
@@ -322,7 +328,7 @@ async fn on_a_local_disk_the_table_is_there_after_it_was_reopened() {
         std::path::Path::new(location).join("_delta_log/_last_checkpoint").exists(),
         "no log checkpoint was written"
     );
-    let position = checkpoint::app_id("g", &TopicPartition::new("t", 0));
+    let position = checkpoint::app_id("g", &TopicPartition::new("t", 0), 0);
     assert_eq!(position, "highwater/g/t/0");
 }
 

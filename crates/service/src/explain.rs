@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
-use change::{BatchBuilder, ChangeBatch, Decoded, Decoder, Horizon, Op, Order, RecordRef, TableSchema};
+use change::{BatchBuilder, ChangeBatch, Decoded, Decoder, Horizon, Op, Order, Restart, TableSchema};
 use pipeline::{Replica, TopicPartition};
 use replica_delta::{DeltaReplica, Lake, Verdict};
 use serde_json::json;
@@ -61,6 +61,7 @@ fn message(line: &str, number: usize, default_topic: &str) -> Recorded {
         offset: i64::try_from(number).ok(),
         key: row_of(line),
         value: Some(line.as_bytes().to_vec()),
+        timestamp: None,
     });
     message.topic.get_or_insert_with(|| default_topic.to_owned());
     message
@@ -113,14 +114,8 @@ impl Explainer {
         let offset = message.offset.unwrap_or_default();
         let place = format!("{}/{} offset {offset}", self.table.topic, message.partition);
         let mut horizon = self.horizon(message.partition).await?;
-        let record = RecordRef {
-            partition: message.partition,
-            offset,
-            key: message.key.as_deref(),
-            value: message.value.as_deref(),
-        };
         let mut batch = BatchBuilder::new(self.table.schema.clone());
-        let decoded = self.decoder.decode(record, &mut horizon, &mut batch);
+        let decoded = self.decoder.decode(message.record(offset), &mut horizon, &mut batch);
         self.group_horizons.insert(message.partition, horizon);
         let changes = batch.finish()?;
         Ok(match decoded {
@@ -130,6 +125,17 @@ impl Explainer {
                 order: None,
                 action: "no change",
                 why: "it changes no row; its offset is acknowledged".to_owned(),
+                row: None,
+            },
+            Ok(Decoded::Restart(Restart { lsn, streamed, .. })) => Explanation {
+                place,
+                kind: "restart".to_owned(),
+                order: None,
+                action: "halt",
+                why: format!(
+                    "a snapshot at LSN {lsn} lies below LSN {streamed}, which was streamed before it: the source's LSNs \
+                     have begun again"
+                ),
                 row: None,
             },
             Ok(Decoded::Truncate(order)) => self.truncate(place, order),

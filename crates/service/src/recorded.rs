@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use change::RecordRef;
 use flate2::read::MultiGzDecoder;
 use pipeline::{Fault, Records, TopicPartition};
 use serde::Deserialize;
@@ -29,6 +30,8 @@ struct Line<'a> {
     key: Option<&'a RawValue>,
     #[serde(borrow, alias = "payload")]
     value: Option<&'a RawValue>,
+    #[serde(alias = "ts")]
+    timestamp: Option<i64>,
 }
 
 /// One message, with bytes of its own.
@@ -39,6 +42,8 @@ pub(crate) struct Recorded {
     pub(crate) offset: Option<i64>,
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) value: Option<Vec<u8>>,
+    /// The broker's, in milliseconds.
+    pub(crate) timestamp: Option<i64>,
 }
 
 impl Recorded {
@@ -53,7 +58,19 @@ impl Recorded {
             offset: line.offset,
             key: bytes(line.key)?,
             value: bytes(line.value)?,
+            timestamp: line.timestamp,
         })
+    }
+
+    /// The message as a record at an offset.
+    pub(crate) fn record(&self, offset: i64) -> RecordRef<'_> {
+        RecordRef {
+            partition: self.partition,
+            offset,
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            timestamp: self.timestamp,
+        }
     }
 }
 
@@ -126,7 +143,7 @@ impl Iterator for RecordedBlocks {
             let next = self.next_offset.entry(TopicPartition::new(topic, line.partition)).or_default();
             let offset = line.offset.unwrap_or(*next);
             *next = offset.saturating_add(1);
-            records.push(topic, line.partition, offset, line.key.as_deref(), line.value.as_deref());
+            records.push(topic, line.record(offset));
         }
         (!records.is_empty()).then_some(Ok(records))
     }

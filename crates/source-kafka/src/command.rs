@@ -1,6 +1,6 @@
 //! [`Command`]: what the pipeline tells the consumer's thread.
 
-use pipeline::{Position, TopicPartition};
+use pipeline::{Acknowledged, TopicPartition};
 
 /// What the pipeline tells the consumer.
 #[derive(Debug)]
@@ -8,6 +8,6 @@ pub(crate) enum Command {
     Start(Vec<(TopicPartition, i64)>),
     Release(Vec<TopicPartition>),
     Hold(TopicPartition),
-    Acknowledge(Vec<(TopicPartition, Position)>),
+    Acknowledge(Vec<(TopicPartition, Acknowledged)>),
     Close,
 }

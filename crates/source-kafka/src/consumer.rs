@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pipeline::{AssignedPartition, Fault, Polled, Position, Records, TopicPartition};
+use pipeline::{Acknowledged, AssignedPartition, Fault, Polled, Records, TopicPartition};
 use rdkafka::{
-    Message, Offset, TopicPartitionList,
+    Message, TopicPartitionList,
     consumer::{BaseConsumer, CommitMode, Consumer as _, RebalanceProtocol},
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
@@ -22,7 +22,7 @@ use crate::{
     KafkaSettings,
     callbacks::{Callbacks, Rebalanced},
     command::Command,
-    group, probe,
+    group, peek, probe,
 };
 
 /// A block is handed over at this size; a smaller one as soon as nothing more is at hand.
@@ -48,7 +48,7 @@ pub(crate) struct Consumer {
     block: Records,
     /// Partitions that are leaving or held: their records are of no interest.
     silent: Vec<TopicPartition>,
-    acknowledged: BTreeMap<TopicPartition, Position>,
+    acknowledged: BTreeMap<TopicPartition, Acknowledged>,
     commits: bool,
 }
 
@@ -102,13 +102,7 @@ impl Consumer {
                 let is_silent =
                     |tp: &TopicPartition| tp.partition == message.partition() && *tp.topic == *message.topic();
                 if !self.silent.iter().any(is_silent) {
-                    self.block.push(
-                        message.topic(),
-                        message.partition(),
-                        message.offset(),
-                        message.key(),
-                        message.payload(),
-                    );
+                    self.block.push(message.topic(), peek::record(&message));
                 }
             }
             Some(Err(KafkaError::PartitionEOF(partition))) => {
@@ -284,10 +278,7 @@ impl Consumer {
 
     fn start(&mut self, offsets: &[(TopicPartition, i64)]) -> KafkaResult<()> {
         self.silent.retain(|held| !offsets.iter().any(|(tp, _)| tp == held));
-        let mut list = TopicPartitionList::new();
-        for (partition, offset) in offsets {
-            list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(*offset))?;
-        }
+        let list = group::list_at(offsets)?;
         match self.client.rebalance_protocol() {
             RebalanceProtocol::Cooperative => self.client.incremental_assign(&list),
             _ => self.client.assign(&list),

@@ -1,7 +1,7 @@
-//! Positions as committed offsets: the offset, and the partition's horizon in the commit's metadata.
+//! Positions as committed offsets: the offset, and the rest of the position and its mark in the commit's metadata.
 
 use change::{Horizon, Lsn};
-use pipeline::{Fault, Position, TopicPartition};
+use pipeline::{Acknowledged, Epoch, Fault, Mark, Position, TopicPartition, Witness};
 use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _, RebalanceProtocol},
@@ -11,26 +11,49 @@ use rdkafka::{
 
 use crate::callbacks::Callbacks;
 
-const HORIZON: &str = "highwater:horizon=";
+/// What our metadata begins with; numbers by name follow, those that are 0 left out.
+const OURS: &str = "highwater:";
 
 /// The list to commit for these positions.
-pub(crate) fn to_commit(positions: &[(TopicPartition, Position)]) -> Result<TopicPartitionList, Fault> {
+pub(crate) fn to_commit(positions: &[(TopicPartition, Acknowledged)]) -> Result<TopicPartitionList, Fault> {
     let mut list = TopicPartitionList::new();
-    for (partition, position) in positions {
+    for (partition, acknowledged) in positions {
         let mut element = list.add_partition(&partition.topic, partition.partition);
-        element.set_offset(Offset::Offset(position.offset)).map_err(Fault::halt)?;
-        if position.horizon.0 > Lsn::ZERO {
-            element.set_metadata(format!("{HORIZON}{}", position.horizon.0.as_long()));
-        }
+        element.set_offset(Offset::Offset(acknowledged.position.offset)).map_err(Fault::halt)?;
+        element.set_metadata(metadata(acknowledged));
     }
     Ok(list)
 }
 
-/// The position of a committed offset; `None` where nothing is committed.
-pub(crate) fn committed(element: &TopicPartitionListElem<'_>) -> Option<Position> {
+fn metadata(Acknowledged { position, mark }: &Acknowledged) -> String {
+    let Position { horizon, witness, .. } = position;
+    let Mark { epoch, checkpoint } = mark.unwrap_or_default();
+    let numbers = [
+        ("horizon", horizon.snapshots.as_long()),
+        ("streamed", horizon.streamed.as_long()),
+        ("streamed_at", horizon.streamed_at),
+        ("witness", witness.as_long()),
+        ("table", epoch.table),
+        ("epoch", epoch.since),
+        ("checkpoint", checkpoint),
+    ];
+    let set = numbers.iter().filter(|(_, number)| *number != 0).map(|(name, number)| format!("{name}={number}"));
+    format!("{OURS}{}", set.collect::<Vec<_>>().join(";"))
+}
+
+/// The position of a committed offset; `None` where nothing is committed. What its metadata does not say is 0.
+pub(crate) fn committed(element: &TopicPartitionListElem<'_>) -> Option<Acknowledged> {
     let Offset::Offset(offset) = element.offset() else { return None };
-    let horizon = element.metadata().strip_prefix(HORIZON).and_then(|lsn| lsn.parse().ok()).unwrap_or_default();
-    Some(Position { offset, horizon: Horizon(horizon) })
+    let written = element.metadata().strip_prefix(OURS).unwrap_or_default();
+    let number = |name: &str| -> i64 {
+        let found = written.split(';').filter_map(|part| part.split_once('=')).find(|(known, _)| *known == name);
+        found.and_then(|(_, number)| number.parse().ok()).unwrap_or_default()
+    };
+    let lsn = |name| Lsn::try_from(number(name)).unwrap_or_default();
+    let horizon = Horizon { snapshots: lsn("horizon"), streamed: lsn("streamed"), streamed_at: number("streamed_at") };
+    let position = Position { offset, horizon, witness: Witness::from_long(number("witness")) };
+    let epoch = Epoch { table: number("table"), since: number("epoch") };
+    Some(Acknowledged { position, mark: Some(Mark { epoch, checkpoint: number("checkpoint") }) })
 }
 
 /// The partitions of a list.
@@ -47,6 +70,15 @@ pub(crate) fn list(partitions: &[TopicPartition]) -> TopicPartitionList {
     list
 }
 
+/// A list of partitions, each with an offset.
+pub(crate) fn list_at(offsets: &[(TopicPartition, i64)]) -> KafkaResult<TopicPartitionList> {
+    let mut list = TopicPartitionList::new();
+    for (partition, offset) in offsets {
+        list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(*offset))?;
+    }
+    Ok(list)
+}
+
 /// Lets go of partitions, in the way of the group's protocol.
 pub(crate) fn unassign(consumer: &BaseConsumer<Callbacks>, list: &TopicPartitionList) -> KafkaResult<()> {
     match consumer.rebalance_protocol() {
@@ -60,12 +92,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_survives_the_commit_with_its_horizon() {
-        let horizon = Horizon(Lsn::try_from(29_292_664_u64).unwrap());
-        let position = Position { offset: 7, horizon };
-        let list = to_commit(&[(TopicPartition::new("t", 3), position)]).unwrap();
-        assert_eq!(committed(&list.elements()[0]), Some(position));
-        let unset = super::list(&[TopicPartition::new("t", 3)]);
+    fn a_position_and_its_mark_survive_the_commit() {
+        let lsn = |lsn: u64| Lsn::try_from(lsn).unwrap();
+        let horizon = Horizon { snapshots: lsn(29_292_664), streamed: lsn(29_292_700), streamed_at: 1_796_031_625_098 };
+        let position = Position { offset: 7, horizon, witness: Witness::from_long(i64::MAX) };
+        let mark = Some(Mark { epoch: Epoch { table: 5, since: 1_796_031_625_098 }, checkpoint: 6 });
+        let tp = TopicPartition::new("t", 3);
+        for acknowledged in [
+            Acknowledged { position, mark },
+            Acknowledged { position: Position { offset: 7, ..Position::default() }, mark: Some(Mark::default()) },
+        ] {
+            let list = to_commit(&[(tp.clone(), acknowledged)]).unwrap();
+            assert_eq!(committed(&list.elements()[0]), Some(acknowledged));
+        }
+        let unset = super::list(&[tp]);
         assert_eq!(committed(&unset.elements()[0]), None);
+    }
+
+    #[test]
+    fn metadata_of_an_earlier_version_or_of_another_tool_is_read_as_far_as_it_goes() {
+        for (metadata, snapshots) in [("", 0_u64), ("highwater:horizon=29292664", 29_292_664), ("NONE=1;x", 0)] {
+            let mut list = TopicPartitionList::new();
+            let mut element = list.add_partition("t", 3);
+            element.set_offset(Offset::Offset(7)).unwrap();
+            element.set_metadata(metadata);
+            let found = committed(&list.elements()[0]).unwrap();
+            assert_eq!(found.position.horizon.snapshots, Lsn::try_from(snapshots).unwrap(), "{metadata}");
+            assert_eq!((found.position.offset, found.mark), (7, Some(Mark::default())), "{metadata}");
+        }
     }
 }

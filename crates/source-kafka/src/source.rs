@@ -5,13 +5,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use pipeline::{Fault, Polled, Position, Source, TopicPartition};
+use pipeline::{Acknowledged, Fault, Polled, Source, TopicPartition, Witness};
 use tokio::{
     sync::mpsc as async_mpsc,
     time::{Instant, timeout_at},
 };
 
-use crate::{KafkaSettings, command::Command, consumer::Consumer};
+use crate::{KafkaSettings, command::Command, consumer::Consumer, peek};
 
 /// Blocks that wait between the consumer and the pipeline: one is decoded, one is ready, one is being filled.
 const BLOCKS_WAITING: usize = 2;
@@ -19,6 +19,7 @@ const BLOCKS_WAITING: usize = 2;
 /// A member of a consumer group.
 #[derive(Debug)]
 pub struct KafkaSource {
+    settings: KafkaSettings,
     commands: mpsc::Sender<Command>,
     polled: async_mpsc::Receiver<Result<Polled, Fault>>,
     thread: JoinHandle<()>,
@@ -34,7 +35,7 @@ impl KafkaSource {
         let (send, polled) = async_mpsc::channel(BLOCKS_WAITING);
         let consumer = Consumer::subscribe(settings, topics, received, send)?;
         let thread = thread::Builder::new().name("kafka-consumer".to_owned()).spawn(move || consumer.run());
-        Ok(Self { commands, polled, thread: thread.map_err(Fault::halt)? })
+        Ok(Self { settings: settings.clone(), commands, polled, thread: thread.map_err(Fault::halt)? })
     }
 
     fn tell(&self, command: Command) -> Result<(), Fault> {
@@ -51,6 +52,13 @@ impl Source for KafkaSource {
         }
     }
 
+    async fn witnesses(&mut self, before: Vec<(TopicPartition, i64)>) -> Result<Vec<Option<Witness>>, Fault> {
+        let settings = self.settings.clone();
+        // the client waits for the brokers on this thread
+        let peek = tokio::task::spawn_blocking(move || peek::witnesses(&settings, &before));
+        peek.await.map_err(|e| Fault::halt(format!("reading the last known records ended abnormally: {e}")))?
+    }
+
     async fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
         self.tell(Command::Start(offsets))
     }
@@ -64,7 +72,7 @@ impl Source for KafkaSource {
         _ = self.tell(Command::Hold(partition));
     }
 
-    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Position)>) {
+    fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>) {
         // losing it costs a replay
         _ = self.tell(Command::Acknowledge(positions));
     }

@@ -15,7 +15,13 @@ fn orders() -> Arc<TableSchema> {
 /// Decodes one record of the orders table, and hands back what it left in the batch.
 fn decode(key: Option<&str>, value: Option<&str>) -> (Result<Decoded, Malformed>, ChangeBatch) {
     let mut batch = BatchBuilder::new(orders());
-    let record = RecordRef { partition: 0, offset: 7, key: key.map(str::as_bytes), value: value.map(str::as_bytes) };
+    let record = RecordRef {
+        partition: 0,
+        offset: 7,
+        key: key.map(str::as_bytes),
+        value: value.map(str::as_bytes),
+        timestamp: None,
+    };
     let decoded = Decoder::new(orders()).decode(record, &mut Horizon::default(), &mut batch);
     (decoded, batch.finish().unwrap())
 }
@@ -192,7 +198,7 @@ fn bad_records_are_named_without_their_values_and_leave_no_row() {
     let (decoded, _) = decode(KEY, Some("{\"op\":\"\u{0}\"}"));
     assert!(decoded.is_err());
     let mut batch = BatchBuilder::new(orders());
-    let record = RecordRef { partition: 0, offset: 0, key: None, value: Some(b"{\"op\":\"\xff\"}") };
+    let record = RecordRef { partition: 0, offset: 0, key: None, value: Some(b"{\"op\":\"\xff\"}"), timestamp: None };
     let decoded = Decoder::new(orders()).decode(record, &mut Horizon::default(), &mut batch);
     assert_eq!(decoded, Err(Problem::NotJson { part: "value", byte: 7 }.into()));
 }
@@ -218,7 +224,8 @@ fn a_record_schema_decides_the_units() {
     ] {
         let value = record(name, at);
         let key = br#"{"schema":{"type":"struct"},"payload":{"id":1}}"#;
-        let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value.as_bytes()) };
+        let record =
+            RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value.as_bytes()), timestamp: None };
         decoder.decode(record, &mut Horizon::default(), &mut batch).unwrap();
     }
     let rows = batch.finish().unwrap().rows;
