@@ -60,6 +60,10 @@ impl KafkaSettings {
         for (name, value) in DEFAULTS.into_iter().chain(OURS) {
             config.set(name, value);
         }
+        // under this protocol the broker assigns, and librdkafka refuses a client that names a strategy
+        if self.options.get("group.protocol").is_some_and(|protocol| protocol.eq_ignore_ascii_case("consumer")) {
+            config.remove("partition.assignment.strategy");
+        }
         for (name, value) in &self.options {
             config.set(name, value);
         }
@@ -83,6 +87,9 @@ mod tests {
         let config = settings.client_config().unwrap();
         assert_eq!(config.get("session.timeout.ms"), Some("9000"));
         assert_eq!(config.get("auto.offset.reset"), Some("error"));
+        assert_eq!(config.get("partition.assignment.strategy"), Some("cooperative-sticky"));
+        settings.options.insert("group.protocol".into(), "consumer".into());
+        assert_eq!(settings.client_config().unwrap().get("partition.assignment.strategy"), None);
         settings.options.insert("auto.offset.reset".into(), "latest".into());
         settings.options.insert("enable.auto.commit".into(), "true".into());
         let message = settings.client_config().unwrap_err().message;
