@@ -17,6 +17,8 @@ mod groups;
 mod histories;
 #[path = "stack/kills.rs"]
 mod kills;
+#[path = "stack/letters.rs"]
+mod letters;
 #[path = "stack/ordering.rs"]
 mod ordering;
 #[path = "stack/outages.rs"]

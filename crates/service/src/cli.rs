@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Applies whole topics once more, from the earliest offset: nothing may change.
     Replay(ReplayArgs),
+    /// Shows the records that could not be applied, and applies them after a fix.
+    DeadLetters(DeadLettersArgs),
     /// Queries the replicas: each table, and <table>_current without its soft-deleted rows.
     Sql(SqlArgs),
     /// Says what an event is and what the replica would do with it, and why.
@@ -67,6 +69,48 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArg,
     /// Only this table.
+    #[arg(long)]
+    pub(crate) table: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct DeadLettersArgs {
+    #[command(flatten)]
+    pub(crate) list: LettersArgs,
+    #[command(subcommand)]
+    pub(crate) action: Option<DeadLettersAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadLettersAction {
+    /// Lists them, and how many there are by table and reason. This is the default.
+    List(LettersArgs),
+    /// Applies them under the guard, after a fix: what is applied leaves the file, the rest stays with its new reason and makes
+    /// the exit status 1. No highwater may run with that file meanwhile.
+    Replay(LettersReplayArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LettersArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    /// Only letters of this table.
+    #[arg(long)]
+    pub(crate) table: Option<String>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print keys and values too.
+    #[arg(long)]
+    pub(crate) show_values: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LettersReplayArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    /// Only letters of this table.
     #[arg(long)]
     pub(crate) table: Option<String>,
 }

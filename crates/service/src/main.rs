@@ -4,6 +4,7 @@ mod assemble;
 mod check;
 mod cli;
 mod config;
+mod dead_letters;
 mod demo;
 mod explain;
 mod logging;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         match cli.command {
             Command::Run(args) => run::run(args).await,
             Command::Replay(args) => run::replay(args).await,
+            Command::DeadLetters(args) => dead_letters::dead_letters(args).await,
             Command::Sql(args) => sql::sql(args).await,
             Command::Explain(args) => explain::explain(args).await,
             Command::Simulate(args) => simulate::simulate(args).await,

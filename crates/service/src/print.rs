@@ -29,7 +29,8 @@ pub(crate) async fn frame(frame: DataFrame, form: Print) -> Result<()> {
             while let Some(batch) = stream.next().await {
                 batches.push(batch?);
             }
-            writeln!(out, "{}", table(&batches, schema.fields().iter().map(|f| f.name().as_str()).collect())?)?;
+            let names: Vec<_> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+            writeln!(out, "{}", table(&batches, &names)?)?;
         }
         Print::Csv => {
             let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
@@ -50,10 +51,16 @@ pub(crate) async fn frame(frame: DataFrame, form: Print) -> Result<()> {
     Ok(())
 }
 
-/// A table of text.
-pub(crate) fn table(batches: &[RecordBatch], names: Vec<&str>) -> Result<Table> {
+/// A table of text that has its header only.
+pub(crate) fn headed(names: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(names);
+    table
+}
+
+/// A table of text.
+pub(crate) fn table(batches: &[RecordBatch], names: &[&str]) -> Result<Table> {
+    let mut table = headed(names);
     for batch in batches {
         let columns = formatters(batch)?;
         for row in 0..batch.num_rows() {

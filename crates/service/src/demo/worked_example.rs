@@ -61,8 +61,8 @@ async fn at_version(table: &DemoTable, version: Option<u64>) -> Result<comfy_tab
     let context = SessionContext::new();
     sql::register(&context, table.name, &replica).await?;
     let rows = context.table(table.name).await?.sort(vec![col("order_id").sort(true, true)])?;
-    let names = table.schema.arrow().fields().iter().map(|field| field.name().as_str()).collect();
-    print::table(&rows.collect().await?, names)
+    let names: Vec<_> = table.schema.arrow().fields().iter().map(|field| field.name().as_str()).collect();
+    print::table(&rows.collect().await?, &names)
 }
 
 async fn rows(table: &DemoTable) -> Result<Vec<Vec<String>>> {
