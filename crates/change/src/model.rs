@@ -96,6 +96,14 @@ impl<K: Ord, V> Replica<K, V> {
         Verdict::Merged
     }
 
+    /// Begins a new epoch: the source's LSNs have begun again, so every row is soft-deleted below every order.
+    pub fn begin_epoch(&mut self) {
+        self.floor = Order::default();
+        for row in self.rows.values_mut() {
+            (row.order, row.is_deleted) = (Order::default(), true);
+        }
+    }
+
     /// Applies a truncate: every older row is soft-deleted, and older events of absent keys are refused from now on.
     pub fn truncate(&mut self, order: Order) {
         self.floor = self.floor.max(order);

@@ -30,21 +30,21 @@ pub struct Horizon {
     /// The greatest LSN of the snapshot rows, incremental snapshots apart. It anchors the first transaction after an
     /// initial snapshot, whose events do not name the commit before them.
     pub snapshots: Lsn,
-    /// The greatest anchor of the streamed events. Every later snapshot lies above it.
+    /// The greatest anchor of the streamed events.
     pub streamed: Lsn,
-    /// The greatest `source.ts_ms` of those events.
-    pub streamed_at: i64,
+    /// The greatest `source.ts_ms` of both.
+    pub at: i64,
 }
 
-/// The sign that the source's LSNs have begun again: a snapshot that is newer by the clock than the streamed events
-/// before it, and below them by its LSN. A restored database, or a new one, gives it; an old snapshot row that is
-/// delivered again does not.
+/// The sign that the source's LSNs have begun again: a snapshot that is newer by the clock than every event before it,
+/// and below one of them by its LSN. A restored database, or a new one, gives it; an old snapshot row that is delivered
+/// again does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restart {
     /// The snapshot's LSN.
     pub lsn: Lsn,
-    /// The greatest anchor of the streamed events before it.
-    pub streamed: Lsn,
+    /// The LSN that had been reached before it.
+    pub reached: Lsn,
     /// When the snapshot was taken: `source.ts_ms`, the same in all its rows.
     pub taken_at: i64,
 }
@@ -74,6 +74,7 @@ impl Place {
             let at = self.snapshot_lsn()?;
             if !self.incremental {
                 horizon.snapshots = horizon.snapshots.max(at);
+                horizon.at = horizon.at.max(self.at.unwrap_or_default());
             }
             return Some(Order { anchor: at.just_below(), lsn: at });
         }
@@ -84,7 +85,7 @@ impl Place {
             None => lsn,
         };
         horizon.streamed = horizon.streamed.max(anchor);
-        horizon.streamed_at = horizon.streamed_at.max(self.at.unwrap_or_default());
+        horizon.at = horizon.at.max(self.at.unwrap_or_default());
         Some(Order { anchor, lsn })
     }
 
@@ -92,9 +93,9 @@ impl Place {
     #[must_use]
     pub fn restart(&self, op: Op, horizon: &Horizon) -> Option<Restart> {
         let (lsn, taken_at) = (self.snapshot_lsn()?, self.at?);
-        let Horizon { streamed, streamed_at, .. } = *horizon;
+        let reached = horizon.streamed.max(horizon.snapshots);
         let is_snapshot = op == Op::Read && !self.incremental;
-        (is_snapshot && lsn < streamed && taken_at > streamed_at).then_some(Restart { lsn, streamed, taken_at })
+        (is_snapshot && lsn < reached && taken_at > horizon.at).then_some(Restart { lsn, reached, taken_at })
     }
 
     fn snapshot_lsn(&self) -> Option<Lsn> {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_snapshot_below_the_stream_shows_that_the_lsns_have_begun_again() {
+    fn a_later_snapshot_below_what_was_read_shows_that_the_lsns_have_begun_again() {
         let streamed = [
             ("names its commit", place(Some(90), Some((Some(120), Some(90)))), 120),
             ("has no sequence", place(Some(130), None), 130),
@@ -159,7 +160,7 @@ mod tests {
             Place { at: Some(1000), ..place }.order(Op::Update, &mut horizon);
             assert_eq!(horizon.streamed, lsn(expected), "{name}");
         }
-        let horizon = Horizon { snapshots: lsn(50), streamed: lsn(120), streamed_at: 1000 };
+        let horizon = Horizon { snapshots: lsn(50), streamed: lsn(120), at: 1000 };
         let below = Place { at: Some(2000), ..place(Some(60), Some((None, Some(64)))) };
         let table = [
             ("a snapshot below", Op::Read, below, true),
@@ -170,8 +171,10 @@ mod tests {
             ("a streamed event", Op::Update, below, false),
         ];
         for (name, op, place, is_sign) in table {
-            let sign = Restart { lsn: lsn(64), streamed: lsn(120), taken_at: 2000 };
+            let sign = Restart { lsn: lsn(64), reached: lsn(120), taken_at: 2000 };
             assert_eq!(place.restart(op, &horizon), is_sign.then_some(sign), "{name}");
+            let read_before = Horizon { snapshots: lsn(120), streamed: Lsn::ZERO, at: 1000 };
+            assert_eq!(place.restart(op, &read_before), is_sign.then_some(sign), "{name}, nothing streamed");
         }
     }
 

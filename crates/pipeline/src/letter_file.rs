@@ -93,7 +93,8 @@ impl<'a> LetterLine<'a> {
 
     pub(crate) fn horizon(&self) -> Result<Horizon, Damaged> {
         let snapshots = Lsn::try_from(self.horizon).map_err(|_| Damaged)?;
-        Ok(Horizon { snapshots, ..Horizon::default() })
+        // a letter is late, so it must not look like a snapshot whose LSNs have begun again
+        Ok(Horizon { snapshots, at: i64::MAX, ..Horizon::default() })
     }
 
     pub(crate) fn key_bytes(&self) -> Result<Option<Cow<'_, [u8]>>, Damaged> {

@@ -22,6 +22,7 @@ pub mod replica;
 pub mod run;
 pub mod source;
 pub mod start;
+pub mod summary;
 pub mod table;
 pub mod witness;
 
@@ -37,9 +38,10 @@ pub use observer::{Flushed, Observer};
 pub use position::{Acknowledged, Checkpoint, Epoch, Mark, Position, TopicPartition};
 pub use records::Records;
 pub use replica::{Applied, Replica, RowCounts};
-pub use run::{Ending, Pipeline, Settings, Summary};
+pub use run::{Pipeline, Settings};
 pub use source::{AssignedPartition, Polled, Source};
 pub use start::{Accept, StartAt};
+pub use summary::{Ending, Summary};
 pub use table::{OnError, Table};
 pub use witness::Witness;
 

@@ -74,6 +74,14 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         Ok(readings)
     }
 
+    /// Stops the table of a topic that cannot be read any further, as soon as what was read before is durable.
+    pub(crate) fn stop(&mut self, topic: &Arc<str>, fault: impl FnOnce(&Table<R>) -> Fault) {
+        if let Some(&index) = self.by_topic.get(topic) {
+            let fault = fault(&self.tables[index]);
+            self.tables[index].stop(fault);
+        }
+    }
+
     /// Makes durable what was read of the partitions that leave, and lets go of them.
     pub(crate) async fn revoke(&mut self, partitions: Vec<TopicPartition>) -> Result<(), Fault> {
         let leaving = |table: &Table<R>| partitions.iter().any(|tp| tp.topic == table.topic);

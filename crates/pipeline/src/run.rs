@@ -8,8 +8,8 @@ use tokio::{
 };
 
 use crate::{
-    Applied, Batch, Counts, DeadLetters, Fault, Flushed, Letter, Observer, OnError, Polled, Records, Replica, Source,
-    StartAt, Table, TopicPartition,
+    Applied, Batch, DeadLetters, Ending, Fault, Flushed, Letter, Observer, OnError, Polled, Records, Replica, Source,
+    StartAt, Summary, Table, TopicPartition,
     flush::{self, Flight},
     table::State,
 };
@@ -31,26 +31,6 @@ pub struct Settings {
 const STOP_GRACE: Duration = Duration::from_secs(8);
 /// Without anything to wait for, the loop looks around this often.
 const IDLE: Duration = Duration::from_secs(1);
-
-/// Why a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Everything that was there at the start is durable.
-    CaughtUp,
-    /// It was told to stop.
-    Stopped,
-    /// No table is left that takes records.
-    Halted,
-}
-
-/// What a run did.
-#[derive(Debug)]
-pub struct Summary {
-    /// Why it ended.
-    pub ending: Ending,
-    /// By table: its name, the account of its records, and why it halted, if it did.
-    pub tables: Vec<(String, Counts, Option<Fault>)>,
-}
 
 /// Tables, and the source that feeds them.
 pub struct Pipeline<S, R, O> {
@@ -136,10 +116,12 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 }
                 Ok(())
             }
+            Polled::OutOfRange(assigned) => {
+                self.stop(&assigned.partition.topic, |table| table.strayed(&assigned));
+                Ok(())
+            }
             Polled::Broken(topic, fault) => {
-                if let Some(&table) = self.by_topic.get(&topic) {
-                    self.tables[table].stop(fault);
-                }
+                self.stop(&topic, |_| fault);
                 Ok(())
             }
             Polled::Idle => Ok(()),

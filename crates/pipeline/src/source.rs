@@ -17,7 +17,9 @@ pub enum Polled {
     Revoked(Vec<TopicPartition>),
     /// Everything that these partitions hold at this moment has been read.
     Ended(Vec<TopicPartition>),
-    /// A topic cannot be read on, and why.
+    /// What is to be read next of this partition is not in the topic any more; it reads no further.
+    OutOfRange(AssignedPartition),
+    /// A topic cannot be read any further, and why.
     Broken(Arc<str>, Fault),
     /// Nothing until the deadline.
     Idle,

@@ -158,23 +158,20 @@ impl Arrival<'_> {
     /// Records from `offset` on are gone before they were read.
     fn gap(&self, offset: i64, position: Position) -> Result<Start, Fault> {
         let Self { table, assigned: AssignedPartition { partition, low, .. }, accept, .. } = self;
-        let what = gap(partition, offset, *low);
+        let what = format!(
+            "{partition}: offsets {offset} to {} are gone from the topic before they were read, it begins at {low}",
+            low - 1
+        );
         if !accept.gap {
-            return Err(Fault::halt(format!("{what}; {}", gap_remedy(table, *low))));
+            return Err(Fault::halt(format!(
+                "{what}; `highwater run --accept-gap {table}` goes on at {low}; after that send a new snapshot of the \
+                 source table, since what those records changed is missing"
+            )));
         }
         tracing::warn!(table, "{what}; accepted: what these records changed is missing until a new snapshot brings it");
         let position = Position { offset: *low, witness: Witness::UNKNOWN, ..position };
         Ok(Start { position, is_rewound: false })
     }
-}
-
-/// Says that records were removed before they were read.
-#[must_use]
-pub fn gap(partition: &TopicPartition, offset: i64, low: i64) -> String {
-    format!(
-        "{partition}: offsets {offset} to {} are gone from the topic before they were read, it begins at {low}",
-        low - 1
-    )
 }
 
 /// Takes over the epoch of a table's commits.
@@ -194,7 +191,7 @@ pub(crate) fn enter(table: &str, known: &mut Option<Epoch>, epoch: Epoch) -> Res
 
 /// Says that the source's LSNs have begun again, with the command that begins a new epoch.
 pub(crate) fn restarted(table: &str, partition: &TopicPartition, record: &RecordRef<'_>, restart: Restart) -> Fault {
-    let Restart { lsn, streamed, taken_at } = restart;
+    let Restart { lsn, reached, taken_at } = restart;
     // the epoch goes by the records' timestamps: where those are of another clock, it would pass over its own records
     let remedy = if record.timestamp.is_some_and(|timestamp| timestamp >= taken_at) {
         format!(
@@ -205,17 +202,10 @@ pub(crate) fn restarted(table: &str, partition: &TopicPartition, record: &Record
         "fill a new location under a new group from a topic of its own".to_owned()
     };
     Fault::halt(format!(
-        "table `{table}`, {partition} offset {}: a snapshot at LSN {lsn} lies below LSN {streamed}, which was streamed \
+        "table `{table}`, {partition} offset {}: a snapshot at LSN {lsn} lies below LSN {reached}, which was reached \
          before it: the source's LSNs have begun again, as after a restore or with another database; {remedy}",
         record.offset
     ))
-}
-
-fn gap_remedy(table: &str, low: i64) -> String {
-    format!(
-        "`highwater run --accept-gap {table}` goes on at {low}; after that send a new snapshot of the source table, since \
-         what those records changed is missing"
-    )
 }
 
 #[cfg(test)]

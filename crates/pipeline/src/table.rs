@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use change::{Decoded, Decoder, Horizon, RecordRef, TableSchema};
 
 use crate::{
-    Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter, Mark, Position,
-    TopicPartition, Witness, buffer::Open, start,
+    Accept, Acknowledged, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter,
+    Mark, Position, TopicPartition, Witness,
+    buffer::Open,
+    start::{self, Arrival},
 };
 
 /// What a record that cannot be decoded or applied does to its table.
@@ -166,6 +168,16 @@ impl<R> Table<R> {
         if self.state == State::Running {
             self.state = State::Halting(fault);
         }
+    }
+
+    /// Why it cannot read on in a partition, whose next offset is outside of what the topic holds.
+    pub(crate) fn strayed(&self, assigned: &AssignedPartition) -> Fault {
+        let resume = self.partitions.get(&assigned.partition.partition).map(|reading| reading.position);
+        let (checkpoint, epoch, accept) = (&Checkpoint::new(), Epoch::default(), Accept::default());
+        let arrival = Arrival { table: &self.name, assigned, checkpoint, epoch, accept };
+        arrival.start(resume, None).err().unwrap_or_else(|| {
+            Fault::halt(format!("{}: the brokers have not got the next offset; start again", assigned.partition))
+        })
     }
 
     /// Seals the open batch.

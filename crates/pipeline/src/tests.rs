@@ -1,5 +1,7 @@
 //! The loop against a scripted source and a replica that fails on demand. The real ones are tested in `tests/`.
 
+mod accidents;
+
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex},
@@ -10,9 +12,9 @@ use change::{Column, MetaColumns, RecordRef, TableSchema};
 use tokio::time::Instant;
 
 use crate::{
-    Acknowledged, Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Fault,
+    Acknowledged, Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Epoch, Fault,
     LetterFile, LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings, Source, StartAt,
-    Summary, Table, TopicPartition,
+    Summary, Table, TopicPartition, Witness,
 };
 
 const TOPIC: &str = "shop.public.orders";
@@ -26,7 +28,7 @@ enum Said {
 }
 
 #[derive(Default, Clone)]
-struct Heard(Arc<Mutex<Vec<Said>>>);
+struct Heard(Arc<Mutex<Vec<Said>>>, Arc<Mutex<Vec<Acknowledged>>>);
 
 impl Heard {
     fn say(&self, said: Said) {
@@ -45,6 +47,8 @@ impl Heard {
 struct Scripted {
     script: VecDeque<Polled>,
     heard: Heard,
+    /// The witness of whatever record is asked for.
+    witness: Option<Witness>,
 }
 
 fn tp(partition: i32) -> TopicPartition {
@@ -58,6 +62,10 @@ impl Source for Scripted {
         }
         tokio::time::sleep_until(deadline).await;
         Ok(Polled::Idle)
+    }
+
+    async fn witnesses(&mut self, before: Vec<(TopicPartition, i64)>) -> Result<Vec<Option<Witness>>, Fault> {
+        Ok(vec![self.witness; before.len()])
     }
 
     async fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
@@ -75,6 +83,7 @@ impl Source for Scripted {
     }
 
     fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>) {
+        self.heard.1.lock().unwrap().extend(positions.iter().map(|(_, acknowledged)| *acknowledged));
         let offset = |(tp, a): (TopicPartition, Acknowledged)| (tp.partition, a.position.offset);
         self.heard.say(Said::Acknowledge(positions.into_iter().map(offset).collect()));
     }
@@ -89,6 +98,10 @@ struct Store {
     sizes: Arc<Mutex<Vec<usize>>>,
     checkpoint: Checkpoint,
     delay: Duration,
+    /// The epoch at each assignment; the first one where there are none.
+    epochs: Arc<Mutex<VecDeque<Epoch>>>,
+    rewound: Arc<Mutex<Checkpoint>>,
+    guards_everything: bool,
 }
 
 impl Replica for Store {
@@ -108,12 +121,20 @@ impl Replica for Store {
             return Ok(Applied::Unresolved(partial));
         }
         self.sizes.lock().unwrap().push(batch.changes.rows.num_rows());
+        if self.guards_everything {
+            let guarded = batch.changes.rows.num_rows() as u64;
+            return Ok(Applied::NothingToDo(RowCounts { guarded, ..RowCounts::default() }));
+        }
         let inserted = batch.changes.rows.num_rows() as u64;
         Ok(Applied::Committed { version: 1, rows: RowCounts { inserted, ..RowCounts::default() } })
     }
 
+    fn epoch(&self) -> Epoch {
+        self.epochs.lock().unwrap().pop_front().unwrap_or_default()
+    }
+
     async fn rewind(&mut self, positions: &Checkpoint) -> Result<(), Fault> {
-        self.checkpoint.extend(positions.clone());
+        self.rewound.lock().unwrap().extend(positions.clone());
         Ok(())
     }
 
@@ -175,16 +196,30 @@ async fn run(
     dead_letters: Box<dyn DeadLetters>,
     stop_after: Option<Duration>,
 ) -> Run {
-    let heard = Heard::default();
+    let table = table(on_error, store);
+    run_table(script, table, None, dead_letters, stop_after).await
+}
+
+fn table(on_error: OnError, store: Store) -> Table<Store> {
     let limits = BatchLimits { records: 3, ..BatchLimits::default() };
-    let table = Table::new("orders", TOPIC, &schema(), limits, on_error, store);
+    Table::new("orders", TOPIC, &schema(), limits, on_error, store)
+}
+
+async fn run_table(
+    script: Vec<Polled>,
+    table: Table<Store>,
+    witness: Option<Witness>,
+    dead_letters: Box<dyn DeadLetters>,
+    stop_after: Option<Duration>,
+) -> Run {
+    let heard = Heard::default();
     let settings = Settings {
         start_at: StartAt::Resume,
         until_caught_up: stop_after.is_none(),
         retry_max: Duration::from_mins(1),
         seed: 1,
     };
-    let source = Scripted { script: script.into(), heard: heard.clone() };
+    let source = Scripted { script: script.into(), heard: heard.clone(), witness };
     let pipeline = Pipeline::new(source, vec![table], dead_letters, settings, ());
     let stop = async move {
         match stop_after {

@@ -27,13 +27,8 @@ pub fn app_id(group: &str, partition: &TopicPartition, since: i64) -> String {
 
 /// Beside a partition's offset, by the end of their application ids.
 fn parts(position: &Position) -> [(&'static str, i64); 4] {
-    let Position { horizon: Horizon { snapshots, streamed, streamed_at }, witness, .. } = position;
-    [
-        ("horizon", snapshots.as_long()),
-        ("streamed", streamed.as_long()),
-        ("streamed_at", *streamed_at),
-        ("witness", witness.as_long()),
-    ]
+    let Position { horizon: Horizon { snapshots, streamed, at }, witness, .. } = position;
+    [("horizon", snapshots.as_long()), ("streamed", streamed.as_long()), ("at", *at), ("witness", witness.as_long())]
 }
 
 async fn stored(table: &DeltaTable, app_id: &str) -> Result<Option<i64>, Fault> {
@@ -61,8 +56,8 @@ pub(crate) async fn read(
             for (part, version) in &mut found {
                 *version = stored(table, &format!("{id}/{part}")).await?.unwrap_or_default();
             }
-            let [(_, snapshots), (_, streamed), (_, streamed_at), (_, witness)] = found;
-            let horizon = Horizon { snapshots: lsn(snapshots), streamed: lsn(streamed), streamed_at };
+            let [(_, snapshots), (_, streamed), (_, at), (_, witness)] = found;
+            let horizon = Horizon { snapshots: lsn(snapshots), streamed: lsn(streamed), at };
             checkpoint.insert(partition.clone(), Position { offset, horizon, witness: Witness::from_long(witness) });
         }
     }

@@ -1,5 +1,7 @@
 //! The replica against the reference model, and the promises one by one.
 
+mod epochs;
+
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
@@ -107,7 +109,9 @@ async fn apply(replica: &mut DeltaReplica, mut batch: Batch) -> RowCounts {
             Applied::Committed { rows, .. } | Applied::NothingToDo(rows) => return rows,
             Applied::Unresolved(rows) => {
                 let keep = (0..batch.changes.rows.num_rows()).map(|row| Some(!rows.contains(&row))).collect();
+                let epoch = batch.epoch;
                 batch = Batch::new(batch.changes.filter(&keep).unwrap(), batch.positions.clone());
+                batch.epoch = epoch;
             }
         }
     }
@@ -236,7 +240,7 @@ async fn positions_are_in_the_commit_and_never_move_back() {
     let lsn = |lsn: u64| change::Lsn::try_from(lsn).unwrap();
     let position = |offset| Position {
         offset,
-        horizon: Horizon { snapshots: lsn(77), streamed: lsn(offset.cast_unsigned()), streamed_at: offset },
+        horizon: Horizon { snapshots: lsn(77), streamed: lsn(offset.cast_unsigned()), at: offset },
         witness: Witness::from_long(offset + 1),
     };
     for (batch, offset) in batches.iter_mut().zip([10, 20, 15]) {

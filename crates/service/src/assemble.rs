@@ -16,20 +16,25 @@ pub(crate) fn lake(config: &Config) -> Lake {
 }
 
 /// Opens a table, and tries again as the pipeline does where its store does not answer.
+pub(crate) async fn replica(lake: &Lake, config: &Config, table: &TableConfig, group: &str) -> Result<DeltaReplica> {
+    let mut backoff = Backoff::new(config.retry_max, seed());
+    loop {
+        match DeltaReplica::open(lake, &table.name, &table.location, group, table.schema.clone()).await {
+            Ok(replica) => return Ok(replica),
+            Err(fault) if fault.remedy == Remedy::Halt => return Err(fault.into()),
+            Err(fault) => backoff.wait(&table.name, fault).await?,
+        }
+    }
+}
+
+/// A table and its replica.
 pub(crate) async fn table(
     lake: &Lake,
     config: &Config,
     table: &TableConfig,
     group: &str,
 ) -> Result<Table<DeltaReplica>> {
-    let mut backoff = Backoff::new(config.retry_max, seed());
-    let replica = loop {
-        match DeltaReplica::open(lake, &table.name, &table.location, group, table.schema.clone()).await {
-            Ok(replica) => break replica,
-            Err(fault) if fault.remedy == Remedy::Halt => return Err(fault.into()),
-            Err(fault) => backoff.wait(&table.name, fault).await?,
-        }
-    };
+    let replica = replica(lake, config, table, group).await?;
     Ok(Table::new(&table.name, &table.topic, &table.schema, config.batch, table.on_error, replica))
 }
 

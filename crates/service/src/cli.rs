@@ -2,7 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "the comments are the help texts")]
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -62,6 +62,42 @@ pub(crate) struct RunArgs {
     /// End when everything that is in the topics at the start is durable.
     #[arg(long)]
     pub(crate) until_caught_up: bool,
+    #[command(flatten)]
+    pub(crate) accept: AcceptArgs,
+}
+
+/// What the operator accepts after a table has halted; the log names the option to give.
+#[derive(Debug, Default, Args)]
+pub(crate) struct AcceptArgs {
+    /// Go on where records of this table were removed from the topic before they were read. What they changed is missing until
+    /// a new snapshot brings it. Can be given several times, as those below.
+    #[arg(long = "accept-gap", value_name = "TABLE")]
+    pub(crate) gap: Vec<String>,
+    /// Read this table's topic from its beginning where it is not the one that the table was read from: re-created, or another
+    /// cluster's.
+    #[arg(long = "accept-topic", value_name = "TABLE")]
+    pub(crate) topic: Vec<String>,
+    /// Soft-delete this table's rows and fill it again from the records since EPOCH, because the source's LSNs have begun again.
+    /// Once the table has that epoch the option does nothing.
+    #[arg(long = "accept-epoch", value_name = "TABLE@EPOCH")]
+    pub(crate) epoch: Vec<TableEpoch>,
+}
+
+/// A table and the epoch to begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableEpoch {
+    pub(crate) table: String,
+    pub(crate) since: i64,
+}
+
+impl FromStr for TableEpoch {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "write TABLE@EPOCH, as the log of the halted table names it";
+        let (table, since) = text.rsplit_once('@').ok_or(FORM)?;
+        Ok(Self { table: table.to_owned(), since: since.parse().map_err(|_| FORM)? })
+    }
 }
 
 #[derive(Debug, Args)]

@@ -114,6 +114,17 @@ impl Explainer {
         let offset = message.offset.unwrap_or_default();
         let place = format!("{}/{} offset {offset}", self.table.topic, message.partition);
         let mut horizon = self.horizon(message.partition).await?;
+        let epoch = self.replica.as_ref().map_or(0, |replica| replica.epoch().since);
+        if message.timestamp.is_some_and(|at| at < epoch) {
+            return Ok(Explanation {
+                place,
+                kind: "of an earlier epoch".to_owned(),
+                order: None,
+                action: "guarded",
+                why: format!("the table's LSN space holds since {epoch}, and the record is older"),
+                row: None,
+            });
+        }
         let mut batch = BatchBuilder::new(self.table.schema.clone());
         let decoded = self.decoder.decode(message.record(offset), &mut horizon, &mut batch);
         self.group_horizons.insert(message.partition, horizon);
@@ -127,13 +138,13 @@ impl Explainer {
                 why: "it changes no row; its offset is acknowledged".to_owned(),
                 row: None,
             },
-            Ok(Decoded::Restart(Restart { lsn, streamed, .. })) => Explanation {
+            Ok(Decoded::Restart(Restart { lsn, reached, .. })) => Explanation {
                 place,
                 kind: "restart".to_owned(),
                 order: None,
                 action: "halt",
                 why: format!(
-                    "a snapshot at LSN {lsn} lies below LSN {streamed}, which was streamed before it: the source's LSNs \
+                    "a snapshot at LSN {lsn} lies below LSN {reached}, which was reached before it: the source's LSNs \
                      have begun again"
                 ),
                 row: None,

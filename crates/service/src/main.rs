@@ -1,5 +1,6 @@
 //! The `highwater` binary: it reads the config, wires source, pipeline and replicas, and prints. No logic of its own.
 
+mod accept;
 mod assemble;
 mod check;
 mod cli;

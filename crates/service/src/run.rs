@@ -9,7 +9,7 @@ use source_kafka::{KafkaSettings, KafkaSource};
 
 use crate::{
     assemble,
-    cli::{ReplayArgs, RunArgs},
+    cli::{AcceptArgs, ReplayArgs, RunArgs},
     config::{Config, TableConfig},
     progress::Progress,
     sql, stop,
@@ -20,7 +20,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode> {
     let kafka = kafka(&config)?.clone();
     let tables: Vec<_> = config.tables.iter().collect();
     tracing::info!(group = kafka.group, tables = tables.len(), "starting");
-    let summary = stream(&config, &kafka, &tables, StartAt::Resume, args.until_caught_up).await?;
+    args.accept.check(&config)?;
+    let summary = stream(&config, &kafka, &tables, StartAt::Resume, args.until_caught_up, &args.accept).await?;
     tracing::info!("ended: {}", reason(summary.ending));
     Ok(report(&summary))
 }
@@ -37,7 +38,8 @@ pub(crate) async fn replay(args: ReplayArgs) -> Result<ExitCode> {
     let kafka = KafkaSettings { group, commits: false, ..kafka.clone() };
     let lake = assemble::lake(&config);
     let before = versions(&lake, &tables).await?;
-    let summary = stream(&config, &kafka, &tables, StartAt::Earliest, true).await?;
+    let nothing = AcceptArgs::default();
+    let summary = stream(&config, &kafka, &tables, StartAt::Earliest, true, &nothing).await?;
     let after = versions(&lake, &tables).await?;
     for (((name, counts, _), before), after) in summary.tables.iter().zip(before).zip(after) {
         print_replay(name, counts, before, after);
@@ -68,11 +70,14 @@ async fn stream(
     tables: &[&TableConfig],
     start_at: StartAt,
     until_caught_up: bool,
+    accept: &AcceptArgs,
 ) -> Result<Summary> {
     let lake = assemble::lake(config);
+    accept.begin_epochs(&lake, config, &kafka.group).await?;
     let mut assembled = Vec::new();
     for table in tables {
-        assembled.push(assemble::table(&lake, config, table, &kafka.group).await?);
+        let assembled_table = assemble::table(&lake, config, table, &kafka.group).await?;
+        assembled.push(assembled_table.accepting(accept.of(&table.name)));
     }
     let topics: Vec<_> = tables.iter().map(|table| table.topic.as_str()).collect();
     let source = KafkaSource::subscribe(kafka, &topics)?;

@@ -12,7 +12,7 @@ use std::{
 
 use pipeline::{Acknowledged, AssignedPartition, Fault, Polled, Records, TopicPartition};
 use rdkafka::{
-    Message, TopicPartitionList,
+    Message, Offset, TopicPartitionList,
     consumer::{BaseConsumer, CommitMode, Consumer as _, RebalanceProtocol},
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
@@ -49,6 +49,9 @@ pub(crate) struct Consumer {
     /// Partitions that are leaving or held: their records are of no interest.
     silent: Vec<TopicPartition>,
     acknowledged: BTreeMap<TopicPartition, Acknowledged>,
+    topics: Vec<String>,
+    /// Where each partition began.
+    started: BTreeMap<TopicPartition, i64>,
     commits: bool,
 }
 
@@ -64,10 +67,20 @@ impl Consumer {
             probe::partitions(&client, settings, topic)?;
         }
         client.subscribe(topics).map_err(|e| Fault::halt(format!("subscribing: {e}")))?;
-        let block = Records::default();
-        let (waiting, silent, acknowledged) = (VecDeque::new(), Vec::new(), BTreeMap::new());
-        let (waiting_since, is_paused, commits) = (None, false, settings.commits);
-        Ok(Self { client, commands, polled, waiting, waiting_since, is_paused, block, silent, acknowledged, commits })
+        Ok(Self {
+            client,
+            commands,
+            polled,
+            waiting: VecDeque::new(),
+            waiting_since: None,
+            is_paused: false,
+            block: Records::default(),
+            silent: Vec::new(),
+            acknowledged: BTreeMap::new(),
+            topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
+            started: BTreeMap::new(),
+            commits: settings.commits,
+        })
     }
 
     /// Polls until the pipeline closes it.
@@ -110,7 +123,7 @@ impl Consumer {
                 self.seal_block();
                 self.waiting.push_back(Polled::Ended(ended));
             }
-            Some(Err(error)) => Self::tolerate(&error)?,
+            Some(Err(error)) => self.tolerate(&error)?,
             None => self.seal_block(),
         }
         self.take_rebalances()
@@ -163,25 +176,34 @@ impl Consumer {
         Ok(if candidates.len() == 1 { candidates } else { Vec::new() })
     }
 
-    /// Errors that librdkafka mends by itself are noted; the others end the run.
-    fn tolerate(error: &KafkaError) -> Result<(), Fault> {
+    /// Errors that librdkafka mends by itself are noted, those of a topic stop its table, the others end the run.
+    fn tolerate(&mut self, error: &KafkaError) -> Result<(), Fault> {
         let code = error.rdkafka_error_code();
         match (error, code) {
             (KafkaError::MessageConsumptionFatal(_), _) => Err(Fault::halt(format!("Kafka: {error}"))),
             (_, Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange)) => {
-                Err(Fault::halt(format!(
-                    "Kafka: an offset is no longer in the topic: {error}; the records after it were removed before they \
-                 were read, so the table needs a new snapshot"
-                )))
+                let strayed = self.strayed()?;
+                if strayed.is_empty() {
+                    return Err(Fault::halt(format!("Kafka: {error}, of a partition that is not to be found")));
+                }
+                self.tell(strayed.into_iter().map(Polled::OutOfRange));
+                Ok(())
+            }
+            (_, Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)) => {
+                let missing: Vec<_> = self.topics.iter().filter(|topic| self.is_missing(topic)).cloned().collect();
+                tracing::warn!("Kafka: {error}");
+                self.tell(missing.into_iter().map(|topic| {
+                    let gone = format!("topic {topic} is gone; create it or correct its name, then start again");
+                    Polled::Broken(topic.into(), Fault::halt(gone))
+                }));
+                Ok(())
             }
             (
                 _,
                 Some(
                     RDKafkaErrorCode::TopicAuthorizationFailed
                     | RDKafkaErrorCode::GroupAuthorizationFailed
-                    | RDKafkaErrorCode::Authentication
-                    | RDKafkaErrorCode::UnknownTopicOrPartition
-                    | RDKafkaErrorCode::UnknownTopic,
+                    | RDKafkaErrorCode::Authentication,
                 ),
             ) => Err(Fault::halt(format!("Kafka: {error}; check the topic and the rights of this user"))),
             _ => {
@@ -189,6 +211,38 @@ impl Consumer {
                 Ok(())
             }
         }
+    }
+
+    /// Tells the pipeline, after what was read before.
+    fn tell(&mut self, polled: impl Iterator<Item = Polled>) {
+        self.seal_block();
+        self.waiting.extend(polled);
+    }
+
+    /// librdkafka does not say which partition's next offset is out of range: those for which it is.
+    fn strayed(&self) -> Result<Vec<AssignedPartition>, Fault> {
+        let positions = self.client.position().map_err(|e| Fault::halt(format!("reading the positions: {e}")))?;
+        let mut strayed = Vec::new();
+        for element in positions.elements() {
+            let partition = TopicPartition::new(element.topic(), element.partition());
+            let next = match element.offset() {
+                Offset::Offset(offset) => Some(offset),
+                // nothing was read of it so far
+                _ => self.started.get(&partition).copied(),
+            };
+            let range = self.client.fetch_watermarks(element.topic(), element.partition(), ANSWER);
+            if let (Some(next), Ok((low, high))) = (next, range)
+                && !(low..=high).contains(&next)
+            {
+                strayed.push(AssignedPartition { partition, committed: None, low, high });
+            }
+        }
+        Ok(strayed)
+    }
+
+    fn is_missing(&self, topic: &str) -> bool {
+        let metadata = self.client.fetch_metadata(Some(topic), ANSWER);
+        metadata.is_ok_and(|found| found.topics().iter().all(|found| found.partitions().is_empty()))
     }
 
     fn take_rebalances(&mut self) -> Result<(), Fault> {
@@ -278,6 +332,7 @@ impl Consumer {
 
     fn start(&mut self, offsets: &[(TopicPartition, i64)]) -> KafkaResult<()> {
         self.silent.retain(|held| !offsets.iter().any(|(tp, _)| tp == held));
+        self.started.extend(offsets.iter().cloned());
         let list = group::list_at(offsets)?;
         match self.client.rebalance_protocol() {
             RebalanceProtocol::Cooperative => self.client.incremental_assign(&list),

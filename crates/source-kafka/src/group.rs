@@ -31,7 +31,7 @@ fn metadata(Acknowledged { position, mark }: &Acknowledged) -> String {
     let numbers = [
         ("horizon", horizon.snapshots.as_long()),
         ("streamed", horizon.streamed.as_long()),
-        ("streamed_at", horizon.streamed_at),
+        ("at", horizon.at),
         ("witness", witness.as_long()),
         ("table", epoch.table),
         ("epoch", epoch.since),
@@ -50,7 +50,7 @@ pub(crate) fn committed(element: &TopicPartitionListElem<'_>) -> Option<Acknowle
         found.and_then(|(_, number)| number.parse().ok()).unwrap_or_default()
     };
     let lsn = |name| Lsn::try_from(number(name)).unwrap_or_default();
-    let horizon = Horizon { snapshots: lsn("horizon"), streamed: lsn("streamed"), streamed_at: number("streamed_at") };
+    let horizon = Horizon { snapshots: lsn("horizon"), streamed: lsn("streamed"), at: number("at") };
     let position = Position { offset, horizon, witness: Witness::from_long(number("witness")) };
     let epoch = Epoch { table: number("table"), since: number("epoch") };
     Some(Acknowledged { position, mark: Some(Mark { epoch, checkpoint: number("checkpoint") }) })
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_position_and_its_mark_survive_the_commit() {
         let lsn = |lsn: u64| Lsn::try_from(lsn).unwrap();
-        let horizon = Horizon { snapshots: lsn(29_292_664), streamed: lsn(29_292_700), streamed_at: 1_796_031_625_098 };
+        let horizon = Horizon { snapshots: lsn(29_292_664), streamed: lsn(29_292_700), at: 1_796_031_625_098 };
         let position = Position { offset: 7, horizon, witness: Witness::from_long(i64::MAX) };
         let mark = Some(Mark { epoch: Epoch { table: 5, since: 1_796_031_625_098 }, checkpoint: 6 });
         let tp = TopicPartition::new("t", 3);

@@ -6,24 +6,40 @@ use std::{
 };
 
 use change::RecordRef;
-use pipeline::{Fault, TopicPartition, Witness};
+use pipeline::{Fault, Remedy, TopicPartition, Witness};
 use rdkafka::{Message, consumer::Consumer as _, error::KafkaError};
 
 use crate::{KafkaSettings, group, probe};
 
 /// How long the brokers may take to answer for all records.
 const ANSWER: Duration = Duration::from_secs(15);
+const TRIES: u64 = 5;
 const POLL: Duration = Duration::from_millis(100);
+
+/// As [`witnesses`]; a broker that moves or restarts answers the second or third time.
+pub(crate) fn patiently(
+    settings: &KafkaSettings,
+    before: &[(TopicPartition, i64)],
+) -> Result<Vec<Option<Witness>>, Fault> {
+    let mut tries = 1;
+    loop {
+        match witnesses(settings, before) {
+            Err(fault) if tries < TRIES && fault.remedy == Remedy::Retry => {
+                tracing::warn!("will ask again: {fault}");
+                std::thread::sleep(Duration::from_secs(tries));
+                tries += 1;
+            }
+            answered => return answered,
+        }
+    }
+}
 
 /// The witness of the record just before each offset, of partitions of one topic; `None` where no record stands there, as after a compaction or
 /// at the marker of a transaction.
 ///
 /// # Errors
 /// A retry where the brokers do not answer.
-pub(crate) fn witnesses(
-    settings: &KafkaSettings,
-    before: &[(TopicPartition, i64)],
-) -> Result<Vec<Option<Witness>>, Fault> {
+fn witnesses(settings: &KafkaSettings, before: &[(TopicPartition, i64)]) -> Result<Vec<Option<Witness>>, Fault> {
     let failed = |error: &dyn std::fmt::Display| Fault::retry(format!("reading the last known records: {error}"));
     // one record of each is wanted, not all that follows
     let mut settings = settings.clone();

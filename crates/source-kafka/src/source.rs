@@ -55,7 +55,7 @@ impl Source for KafkaSource {
     async fn witnesses(&mut self, before: Vec<(TopicPartition, i64)>) -> Result<Vec<Option<Witness>>, Fault> {
         let settings = self.settings.clone();
         // the client waits for the brokers on this thread
-        let peek = tokio::task::spawn_blocking(move || peek::witnesses(&settings, &before));
+        let peek = tokio::task::spawn_blocking(move || peek::patiently(&settings, &before));
         peek.await.map_err(|e| Fault::halt(format!("reading the last known records ended abnormally: {e}")))?
     }
 
