@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    AssignedPartition, Checkpoint, Fault, Observer, Pipeline, Replica, Source, Table, TopicPartition,
+    AssignedPartition, Backoff, Checkpoint, Fault, Observer, Pipeline, Remedy, Replica, Source, Table, TopicPartition,
     start::{self, Arrival, Start},
     table::{Reading, State},
 };
@@ -44,17 +44,23 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let Table { name, state, replica, epoch: known, accept, .. } = &mut tables[index];
         let (State::Running, Some(replica)) = (&*state, replica) else { return Ok(Vec::new()) };
         let named: Vec<_> = assigned.iter().map(|assigned| assigned.partition.clone()).collect();
-        let checkpoint = replica.checkpoint(&named).await?;
+        let mut backoff = Backoff::new(settings.retry_max, settings.seed);
+        let checkpoint = loop {
+            match replica.checkpoint(&named).await {
+                Err(fault) if fault.remedy != Remedy::Halt => backoff.wait(name, fault).await?,
+                read => break read?,
+            }
+        };
         let epoch = replica.epoch();
         start::enter(name, known, epoch)?;
         let of = |assigned| Arrival { table: name, assigned, checkpoint: &checkpoint, epoch, accept: *accept };
         let arrivals: Vec<_> = assigned.iter().map(|assigned| of(assigned)).collect();
 
         let resumes: Vec<_> = arrivals.iter().map(|arrival| arrival.resume(settings.start_at)).collect();
-        let to_witness = arrivals.iter().zip(&resumes).filter_map(|(arrival, resume)| arrival.witness_wanted(*resume));
-        let mut before: Vec<_> = to_witness.collect();
-        let found = if before.is_empty() { Vec::new() } else { source.witnesses(before.clone()).await? };
-        let found: HashMap<_, _> = before.drain(..).map(|(partition, _)| partition).zip(found).collect();
+        let wanted = arrivals.iter().zip(&resumes).filter_map(|(arrival, resume)| arrival.witness_wanted(*resume));
+        let wanted: Vec<_> = wanted.collect();
+        let found = if wanted.is_empty() { Vec::new() } else { source.witnesses(wanted.clone()).await? };
+        let found: HashMap<_, _> = wanted.into_iter().map(|(partition, _)| partition).zip(found).collect();
 
         let mut rewound = Checkpoint::new();
         let mut readings = Vec::new();

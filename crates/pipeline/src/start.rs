@@ -116,8 +116,9 @@ impl Arrival<'_> {
             )));
         }
         tracing::warn!(table, "{partition}: {sign}: {what}; accepted: reading from its beginning at {low}");
-        // what the stream has reached stays known: in the new topic, too, it shows whether the LSNs have begun again
-        let horizon = Horizon { snapshots: Lsn::ZERO, ..position.horizon };
+        // what was reached stays known: in the new topic, too, it shows whether the LSNs have begun again
+        let Horizon { snapshots, streamed, at } = position.horizon;
+        let horizon = Horizon { snapshots: Lsn::ZERO, streamed: streamed.max(snapshots), at };
         let position = Position { offset: low, horizon, witness: Witness::UNKNOWN };
         Ok(Start { position, is_rewound: true })
     }
@@ -321,7 +322,9 @@ mod tests {
             let halted = case.starts().unwrap_err();
             assert!(halted.contains(sign) && halted.contains("`highwater run --accept-topic orders`"), "{halted}");
         }
-        assert_eq!(shorter(accept).starts(), Ok(Start { position: at(2, 0), is_rewound: true }));
+        let reached = Horizon { streamed: at(0, 3).horizon.snapshots, ..Horizon::default() };
+        let begin = Position { horizon: reached, ..at(2, 0) };
+        assert_eq!(shorter(accept).starts(), Ok(Start { position: begin, is_rewound: true }));
         assert_eq!(Case { accept, ..longer(KNOWN + 1) }.starts(), Ok(Start { position: at(5, 0), is_rewound: true }));
         assert_eq!(longer(KNOWN).offset(), 7);
         assert_eq!(Case { found: None, ..longer(0) }.offset(), 7, "no record stands there");

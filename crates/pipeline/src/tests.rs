@@ -12,9 +12,9 @@ use change::{Column, MetaColumns, RecordRef, TableSchema};
 use tokio::time::Instant;
 
 use crate::{
-    Acknowledged, Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Epoch, Fault,
-    LetterFile, LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings, Source, StartAt,
-    Summary, Table, TopicPartition, Witness,
+    Acknowledged, Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Epoch,
+    Fault, LetterFile, LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings, Source,
+    StartAt, Summary, Table, TopicPartition, Witness,
 };
 
 const TOPIC: &str = "shop.public.orders";
@@ -102,10 +102,15 @@ struct Store {
     epochs: Arc<Mutex<VecDeque<Epoch>>>,
     rewound: Arc<Mutex<Checkpoint>>,
     guards_everything: bool,
+    is_away_at_first: bool,
 }
 
 impl Replica for Store {
     async fn checkpoint(&mut self, _: &[TopicPartition]) -> Result<Checkpoint, Fault> {
+        if self.is_away_at_first {
+            self.is_away_at_first = false;
+            return Err(Fault::retry("store away"));
+        }
         Ok(self.checkpoint.clone())
     }
 
@@ -352,6 +357,7 @@ async fn at_a_stop_what_is_on_its_way_lands_and_the_rest_is_not_acknowledged() {
 async fn a_partition_begins_at_the_further_of_group_and_checkpoint_and_a_gap_halts() {
     let checkpoint: Checkpoint = [(tp(0), Position { offset: 5, ..Position::default() })].into();
     let store = Store { checkpoint, ..Store::default() };
+    let store = Store { is_away_at_first: true, ..store };
     let script = vec![assigned(&[0], 6), records(0, 5, &["a"])];
     let resumed = run(script, store.clone(), OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!(resumed.heard.0.lock().unwrap()[0], Said::Start(vec![5]));

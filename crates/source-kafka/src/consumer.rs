@@ -181,7 +181,7 @@ impl Consumer {
         let code = error.rdkafka_error_code();
         match (error, code) {
             (KafkaError::MessageConsumptionFatal(_), _) => Err(Fault::halt(format!("Kafka: {error}"))),
-            (_, Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange)) => {
+            _ if peek::is_out_of_range(error) => {
                 let strayed = self.strayed()?;
                 if strayed.is_empty() {
                     return Err(Fault::halt(format!("Kafka: {error}, of a partition that is not to be found")));

@@ -7,7 +7,11 @@ use std::{
 
 use change::RecordRef;
 use pipeline::{Fault, Remedy, TopicPartition, Witness};
-use rdkafka::{Message, consumer::Consumer as _, error::KafkaError};
+use rdkafka::{
+    Message,
+    consumer::Consumer as _,
+    error::{KafkaError, RDKafkaErrorCode},
+};
 
 use crate::{KafkaSettings, group, probe};
 
@@ -66,10 +70,21 @@ fn witnesses(settings: &KafkaSettings, before: &[(TopicPartition, i64)]) -> Resu
             }
             // only the number is named, which is enough within a topic
             Some(Err(KafkaError::PartitionEOF(partition))) => open.retain(|tp, _| tp.partition != partition),
+            // retention was here in the meantime
+            Some(Err(error)) if is_out_of_range(&error) => open.retain(|tp, wanted| {
+                let range = client.fetch_watermarks(&tp.topic, tp.partition, ANSWER);
+                range.is_ok_and(|(low, high)| (low..high).contains(wanted))
+            }),
             Some(Err(error)) => return Err(failed(&error)),
         }
     }
     Ok(before.iter().map(|(partition, _)| found.get(partition).copied()).collect())
+}
+
+/// The offset to read next is not in the topic.
+pub(crate) fn is_out_of_range(error: &KafkaError) -> bool {
+    let code = error.rdkafka_error_code();
+    matches!(code, Some(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange))
 }
 
 /// A message of librdkafka's, as ours.
