@@ -26,7 +26,7 @@ create table if not exists replica_tables (
   floor_lsn    bigint   not null default 0
 );
 
--- The checkpoint: per partition the next offset to apply, and the greatest LSN of a (non-incremental) snapshot row
+-- The checkpoint: per partition the next offset to apply, and the greatest LSN of an initial snapshot's row
 -- read so far, which orders the transactions that name no commit before them.
 create table if not exists apply_state (
   topic             text    not null references replica_tables on delete cascade,
@@ -80,7 +80,7 @@ language sql immutable as $$
 $$;
 
 -- The pair that decides which of two events of a key is newer. `greatest_snapshot` is the greatest LSN of the
--- snapshot rows read before this event on its partition, incremental ones apart. Null where the envelope has no LSN.
+-- initial snapshots' rows read before this event on its partition. Null where the envelope has no LSN.
 --
 --   snapshot row (r)                     Q = greatest of source.lsn and source.sequence    (Q - 1, Q)
 --   streamed, sequence ["C", ...]        C = the commit before its transaction             (C, lsn)
@@ -106,11 +106,13 @@ begin
   end if;
 end $$;
 
--- What one envelope adds to its partition's greatest_snapshot. An incremental snapshot runs between streamed
--- changes, so its rows say nothing about a transaction that was open when an initial snapshot began.
+-- What one envelope adds to its partition's greatest_snapshot. An ad-hoc snapshot, incremental or blocking, runs
+-- between streamed changes and names the commit before it, so its rows say nothing about a transaction that was open
+-- when an initial snapshot began.
 create or replace function snapshot_lsn(envelope jsonb) returns bigint
 language sql immutable as $$
   select case when envelope ->> 'op' = 'r' and envelope #>> '{source,snapshot}' is distinct from 'incremental'
+               and lsn_number(nullif(envelope #>> '{source,sequence}', '')::jsonb -> 0) is null
               then (event_order(envelope, 0)).lsn end
 $$;
 

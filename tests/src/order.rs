@@ -85,7 +85,7 @@ fn event(record: &Record, snapshot: &mut HashMap<usize, u64>) -> Result<Event> {
         _ if op == "r" => {
             let numbers = sequence.iter().flatten().filter_map(|text| text.parse().ok());
             let at = numbers.chain(lsn).max().context("no lsn")?;
-            if source["snapshot"] != "incremental" {
+            if committed.is_none() && source["snapshot"] != "incremental" {
                 *newest = at.max(*newest);
             }
             (at - 1, at)

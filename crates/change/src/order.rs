@@ -27,8 +27,9 @@ impl std::fmt::Display for Order {
 /// It belongs to the partition's checkpoint: a restart has to order events as the first run did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Horizon {
-    /// The greatest LSN of the snapshot rows, incremental snapshots apart. It anchors the first transaction after an
-    /// initial snapshot, whose events do not name the commit before them.
+    /// The greatest LSN of the initial snapshots' rows. It anchors the first transaction after such a snapshot, whose
+    /// events do not name the commit before them. The rows of ad-hoc snapshots name one and do not count: when the
+    /// connector crashes after one and delivers that transaction again, its events must not come to stand above it.
     pub snapshots: Lsn,
     /// The greatest anchor of the streamed events.
     pub streamed: Lsn,
@@ -68,11 +69,12 @@ pub struct Place {
 impl Place {
     /// The order of an event at this place; `None` where the envelope names no LSN to order it by.
     ///
-    /// It becomes a part of the partition's `horizon`, unless it belongs to an incremental snapshot.
+    /// It becomes a part of the partition's `horizon`, unless it is a row of an ad-hoc snapshot.
     pub fn order(&self, op: Op, horizon: &mut Horizon) -> Option<Order> {
         if op == Op::Read {
             let at = self.snapshot_lsn()?;
-            if !self.incremental {
+            let (committed, _) = self.sequence.unwrap_or_default();
+            if committed.is_none() && !self.incremental {
                 horizon.snapshots = horizon.snapshots.max(at);
                 horizon.at = horizon.at.max(self.at.unwrap_or_default());
             }
@@ -138,13 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn only_ordinary_snapshot_rows_raise_the_horizon() {
+    fn only_rows_of_initial_snapshots_raise_the_horizon() {
         let mut horizon = Horizon::default();
         place(Some(100), None).order(Op::Read, &mut horizon);
         assert_eq!(horizon.snapshots, lsn(100));
         Place { incremental: true, ..place(Some(900), None) }.order(Op::Read, &mut horizon);
         place(Some(950), None).order(Op::Create, &mut horizon);
         place(Some(50), None).order(Op::Read, &mut horizon);
+        place(Some(990), Some((Some(980), Some(990)))).order(Op::Read, &mut horizon);
         assert_eq!(horizon.snapshots, lsn(100));
     }
 

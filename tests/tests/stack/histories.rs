@@ -56,6 +56,8 @@ impl Log {
         self.lsn += 8;
         let at = self.lsn;
         let (incremental, alone) = (self.random.random_bool(0.3), self.random.random_bool(0.2));
+        // an ad-hoc snapshot names the commit before it
+        let committed = if self.random.random_bool(0.3) { format!("\"{}\"", at - 8) } else { "null".to_owned() };
         for id in 1..=KEYS {
             if self.random.random_bool(0.5) {
                 let row = self.row(id);
@@ -64,7 +66,7 @@ impl Log {
                 let source = if alone {
                     json!({"sequence": format!("[\"{at}\",\"{}\"]", at - 4), "snapshot": kind})
                 } else {
-                    json!({"lsn": at, "sequence": format!("[null,\"{at}\"]"), "snapshot": kind})
+                    json!({"lsn": at, "sequence": format!("[{committed},\"{at}\"]"), "snapshot": kind})
                 };
                 self.push(id % PARTITIONS, Some(id), "r", &row, &source);
             }
