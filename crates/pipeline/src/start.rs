@@ -79,11 +79,13 @@ impl Arrival<'_> {
         (!mark.is_held(self.epoch, self.checkpoint())).then_some((position, mark))
     }
 
-    /// The offset whose record before it has to be the known one; `None` where there is none to look at.
+    /// The offset whose record before it has to be the known one; `None` where there is none to look at. Beyond the
+    /// end of the topic, too: the end was asked for before the table was read, and a member that the group has given
+    /// up may have been at work in between.
     pub(crate) fn witness_wanted(&self, resume: Option<Position>) -> Option<(TopicPartition, i64)> {
         let AssignedPartition { partition, low, high, .. } = self.assigned;
-        let offset = resume.filter(|position| position.witness.is_known())?.offset;
-        (*low < offset && offset <= *high).then(|| (partition.clone(), offset))
+        let Position { offset, witness, .. } = resume?;
+        (*low < offset && (witness.is_known() || offset > *high)).then(|| (partition.clone(), offset))
     }
 
     /// Where to begin, given the witness that was found before `resume`.
@@ -98,9 +100,9 @@ impl Arrival<'_> {
         if offset < low {
             return self.gap(offset, position);
         }
-        let sign = if offset > high {
+        let sign = if offset > high && found.is_none() {
             format!("offset {offset} is acknowledged but the topic ends at {high}")
-        } else if found.is_some_and(|found| found != position.witness) {
+        } else if position.witness.is_known() && found.is_some_and(|found| found != position.witness) {
             format!("the record before offset {offset} is not the one that the table knows")
         } else {
             if let Some((lost, mark)) = self.lost_position() {
@@ -326,6 +328,8 @@ mod tests {
         let begin = Position { horizon: reached, ..at(2, 0) };
         assert_eq!(shorter(accept).starts(), Ok(Start { position: begin, is_rewound: true }));
         assert_eq!(Case { accept, ..longer(KNOWN + 1) }.starts(), Ok(Start { position: at(5, 0), is_rewound: true }));
+        let appended = Case { found: Some(1), ..shorter(Accept::default()) };
+        assert_eq!(appended.offset(), 16302, "the end was asked for too early");
         assert_eq!(longer(KNOWN).offset(), 7);
         assert_eq!(Case { found: None, ..longer(0) }.offset(), 7, "no record stands there");
         let first_kept = Case { checkpoint: Some(witnessed(5)), found: Some(1), ..Case::default() };
