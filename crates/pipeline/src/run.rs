@@ -82,7 +82,15 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 biased;
                 () = &mut stop => break Ending::Stopped,
                 Some(flight) = self.flights.join_next() => self.land(flight)?,
-                polled = self.source.poll(deadline), if !blocked => self.react(polled?).await?,
+                polled = self.source.poll(deadline), if !blocked => {
+                    let polled = polled?;
+                    // a rebalance may have to wait for the store, and a stop is not to wait for that
+                    tokio::select! {
+                        biased;
+                        () = &mut stop => break Ending::Stopped,
+                        reacted = self.react(polled) => reacted?,
+                    }
+                }
             }
         };
         if ending == Ending::Stopped {
