@@ -37,9 +37,10 @@ pub struct Horizon {
     pub at: i64,
 }
 
-/// The sign that the source's LSNs have begun again: a snapshot that is newer by the clock than every event before it,
-/// and below one of them by its LSN. A restored database, or a new one, gives it; an old snapshot row that is delivered
-/// again does not.
+/// The sign that the source's LSNs have begun again: an initial snapshot that is newer by the clock than every event
+/// before it, and below one of them by its LSN. A restored database, or a new one, gives it; an old snapshot row that is
+/// delivered again does not. Ad-hoc snapshots tell nothing: one that a connector takes again after a crash stands where
+/// its stream does, which is below what it had delivered before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restart {
     /// The snapshot's LSN.
@@ -96,8 +97,9 @@ impl Place {
     pub fn restart(&self, op: Op, horizon: &Horizon) -> Option<Restart> {
         let (lsn, taken_at) = (self.snapshot_lsn()?, self.at?);
         let reached = horizon.streamed.max(horizon.snapshots);
-        let is_snapshot = op == Op::Read && !self.incremental;
-        (is_snapshot && lsn < reached && taken_at > horizon.at).then_some(Restart { lsn, reached, taken_at })
+        let (committed, _) = self.sequence.unwrap_or_default();
+        let is_initial = op == Op::Read && !self.incremental && committed.is_none();
+        (is_initial && lsn < reached && taken_at > horizon.at).then_some(Restart { lsn, reached, taken_at })
     }
 
     fn snapshot_lsn(&self) -> Option<Lsn> {
@@ -167,7 +169,8 @@ mod tests {
         let below = Place { at: Some(2000), ..place(Some(60), Some((None, Some(64)))) };
         let table = [
             ("a snapshot below", Op::Read, below, true),
-            ("a genuine re-snapshot", Op::Read, Place { sequence: Some((Some(lsn(120)), None)), ..below }, false),
+            ("a genuine re-snapshot", Op::Read, Place { lsn: Some(lsn(120)), ..below }, false),
+            ("a blocking one", Op::Read, Place { sequence: Some((Some(lsn(60)), Some(lsn(64)))), ..below }, false),
             ("of an incremental snapshot", Op::Read, Place { incremental: true, ..below }, false),
             ("an old one that comes again", Op::Read, Place { at: Some(900), ..below }, false),
             ("without a time", Op::Read, Place { at: None, ..below }, false),
