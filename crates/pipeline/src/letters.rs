@@ -315,6 +315,7 @@ mod tests {
         for block in &blocks {
             let horizon = block.horizons[&TopicPartition::new("t", 3)].snapshots.as_long().cast_unsigned();
             for (_, record) in (0..).map_while(|index| block.records.get(index)) {
+                assert_eq!(record.timestamp, Some(record.offset));
                 found.push((record.offset, (record.key, record.value, horizon)));
             }
         }
