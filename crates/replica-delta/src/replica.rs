@@ -208,7 +208,11 @@ impl DeltaReplica {
             transactions.extend(checkpoint::floor_transactions(Order::default()));
             let properties = checkpoint::commit_properties(transactions);
             match truncate::everything(self.table.clone(), &self.schema, properties).await {
-                Ok(table) => self.table = table,
+                Ok(table) => {
+                    self.table = table;
+                    self.reload().await?;
+                    return Ok(true);
+                }
                 Err(fault) if fault.remedy == Remedy::Redo => {}
                 Err(fault) => return Err(at(&self.name, self.table.table_url().as_str(), &fault)),
             }
