@@ -31,7 +31,7 @@ pub struct Horizon {
     /// events do not name the commit before them. The rows of ad-hoc snapshots name one and do not count: when the
     /// connector crashes after one and delivers that transaction again, its events must not come to stand above it.
     pub snapshots: Lsn,
-    /// The greatest anchor of the streamed events.
+    /// The greatest LSN that the stream has reached: the anchors of its events, and what ad-hoc snapshots name.
     pub streamed: Lsn,
     /// The greatest `source.ts_ms` of both.
     pub at: i64,
@@ -70,20 +70,20 @@ pub struct Place {
 impl Place {
     /// The order of an event at this place; `None` where the envelope names no LSN to order it by.
     ///
-    /// It becomes a part of the partition's `horizon`, unless it is a row of an ad-hoc snapshot.
+    /// It becomes a part of the partition's `horizon`.
     pub fn order(&self, op: Op, horizon: &mut Horizon) -> Option<Order> {
         if op == Op::Read {
             let at = self.snapshot_lsn()?;
             let (committed, _) = self.sequence.unwrap_or_default();
-            if committed.is_none() && !self.incremental {
-                horizon.snapshots = horizon.snapshots.max(at);
-                horizon.at = horizon.at.max(self.at.unwrap_or_default());
-            }
+            let is_initial = committed.is_none() && !self.incremental;
+            let reached = if is_initial { &mut horizon.snapshots } else { &mut horizon.streamed };
+            *reached = at.max(*reached);
+            horizon.at = horizon.at.max(self.at.unwrap_or_default());
             return Some(Order { anchor: at.just_below(), lsn: at });
         }
         let lsn = self.lsn?;
         let anchor = match self.sequence {
-            Some((None, _)) => return Some(Order { anchor: lsn.max(horizon.snapshots), lsn }),
+            Some((None, _)) => lsn.max(horizon.snapshots),
             Some((Some(committed), _)) => committed,
             None => lsn,
         };
@@ -158,7 +158,7 @@ mod tests {
         let streamed = [
             ("names its commit", place(Some(90), Some((Some(120), Some(90)))), 120),
             ("has no sequence", place(Some(130), None), 130),
-            ("names no commit", place(Some(900), Some((None, Some(900)))), 0),
+            ("names no commit", place(Some(900), Some((None, Some(900)))), 900),
         ];
         for (name, place, expected) in streamed {
             let mut horizon = Horizon::default();
