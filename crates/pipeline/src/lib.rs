@@ -39,7 +39,7 @@ pub use position::{Acknowledged, Checkpoint, Epoch, Mark, Position, TopicPartiti
 pub use records::Records;
 pub use replica::{Applied, Replica, RowCounts};
 pub use run::{Pipeline, Settings};
-pub use source::{AssignedPartition, Polled, Source};
+pub use source::{AssignedPartition, Before, Polled, Source};
 pub use start::{Accept, StartAt};
 pub use summary::{Ending, Summary};
 pub use table::{OnError, Table};

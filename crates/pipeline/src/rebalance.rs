@@ -3,7 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    AssignedPartition, Backoff, Checkpoint, Fault, Observer, Pipeline, Remedy, Replica, Source, Table, TopicPartition,
+    AssignedPartition, Backoff, Before, Checkpoint, Fault, Observer, Pipeline, Remedy, Replica, Source, Table,
+    TopicPartition,
     start::{self, Arrival, Start},
     table::{Reading, State},
 };
@@ -59,20 +60,19 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let resumes: Vec<_> = arrivals.iter().map(|arrival| arrival.resume(settings.start_at)).collect();
         let wanted = arrivals.iter().zip(&resumes).filter_map(|(arrival, resume)| arrival.witness_wanted(*resume));
         let wanted: Vec<_> = wanted.collect();
-        let found = if wanted.is_empty() { Vec::new() } else { source.witnesses(wanted.clone()).await? };
+        let found = if wanted.is_empty() { Vec::new() } else { source.before(wanted.clone()).await? };
         let found: HashMap<_, _> = wanted.into_iter().map(|(partition, _)| partition).zip(found).collect();
 
         let mut rewound = Checkpoint::new();
         let mut readings = Vec::new();
         for (arrival, resume) in arrivals.iter().zip(resumes) {
             let AssignedPartition { partition, high, .. } = arrival.assigned;
-            let Start { position, is_rewound } = arrival.start(resume, found.get(partition).copied().flatten())?;
-            let mut held = arrival.checkpoint().map_or(0, |held| held.offset);
+            let Start { position, is_rewound } =
+                arrival.start(resume, found.get(partition).copied().unwrap_or(Before::Unknown))?;
             if is_rewound {
-                held = position.offset;
                 rewound.insert(partition.clone(), position);
             }
-            readings.push(Reading { position, end: *high, checkpoint: held });
+            readings.push(Reading { position, end: *high });
         }
         if !rewound.is_empty() {
             replica.rewind(&rewound).await?;

@@ -38,18 +38,29 @@ pub struct AssignedPartition {
     pub high: i64,
 }
 
+/// What stands just before an offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// A record.
+    Record(Witness),
+    /// Nothing that could be compared: it is gone, or was no record.
+    Unknown,
+    /// Nothing yet: the partition ends before the offset.
+    Nowhere,
+}
+
 /// A stream of records with positions.
 pub trait Source: Send {
     /// The next thing to deal with, or [`Polled::Idle`] at `deadline`. Dropping the future loses nothing.
     fn poll(&mut self, deadline: Instant) -> impl Future<Output = Result<Polled, Fault>> + Send;
 
-    /// By what the record just before each offset is known, of partitions of one topic that were assigned and not
-    /// started yet; `None` where there is none, or where the source cannot tell.
-    fn witnesses(
+    /// What stands just before each offset, of partitions of one topic that were assigned and not started yet. A source
+    /// that cannot tell says [`Before::Unknown`].
+    fn before(
         &mut self,
-        before: Vec<(TopicPartition, i64)>,
-    ) -> impl Future<Output = Result<Vec<Option<Witness>>, Fault>> + Send {
-        std::future::ready(Ok(vec![None; before.len()]))
+        offsets: Vec<(TopicPartition, i64)>,
+    ) -> impl Future<Output = Result<Vec<Before>, Fault>> + Send {
+        std::future::ready(Ok(vec![Before::Unknown; offsets.len()]))
     }
 
     /// Begins to read partitions that were assigned, each at an explicit offset. A partition that was assigned

@@ -5,7 +5,9 @@
 
 use change::{Horizon, Lsn, RecordRef, Restart};
 
-use crate::{Acknowledged, AssignedPartition, Checkpoint, Epoch, Fault, Mark, Position, TopicPartition, Witness};
+use crate::{
+    Acknowledged, AssignedPartition, Before, Checkpoint, Epoch, Fault, Mark, Position, TopicPartition, Witness,
+};
 
 /// Which positions count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,11 +90,11 @@ impl Arrival<'_> {
         (*low < offset && (witness.is_known() || offset > *high)).then(|| (partition.clone(), offset))
     }
 
-    /// Where to begin, given the witness that was found before `resume`.
+    /// Where to begin, given what was found before `resume`.
     ///
     /// # Errors
     /// A halt where records are missing, or the topic is another one, unless the operator accepted it.
-    pub(crate) fn start(&self, resume: Option<Position>, found: Option<Witness>) -> Result<Start, Fault> {
+    pub(crate) fn start(&self, resume: Option<Position>, found: Before) -> Result<Start, Fault> {
         let Self { table, assigned: AssignedPartition { partition, low, high, .. }, .. } = self;
         let (low, high) = (*low, *high);
         let Some(position) = resume else { return self.begin() };
@@ -100,9 +102,9 @@ impl Arrival<'_> {
         if offset < low {
             return self.gap(offset, position);
         }
-        let sign = if offset > high && found.is_none() {
+        let sign = if found == Before::Nowhere {
             format!("offset {offset} is acknowledged but the topic ends at {high}")
-        } else if position.witness.is_known() && found.is_some_and(|found| found != position.witness) {
+        } else if matches!(found, Before::Record(found) if position.witness.is_known() && found != position.witness) {
             format!("the record before offset {offset} is not the one that the table knows")
         } else {
             if let Some((lost, mark)) = self.lost_position() {
@@ -266,7 +268,11 @@ mod tests {
                 accept: self.accept,
             };
             let resume = arrival.resume(StartAt::Resume);
-            let found = arrival.witness_wanted(resume).and(self.found).map(Witness::from_long);
+            let (_, high) = self.range;
+            let beyond = resume.is_some_and(|position| position.offset > high);
+            let unknown = if beyond { Before::Nowhere } else { Before::Unknown };
+            let known = self.found.filter(|_| arrival.witness_wanted(resume).is_some());
+            let found = known.map_or(unknown, |found| Before::Record(Witness::from_long(found)));
             arrival.start(resume, found).map_err(|fault| fault.message)
         }
 

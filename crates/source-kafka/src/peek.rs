@@ -1,4 +1,4 @@
-//! The witnesses of single records, read by a client of its own that is no member of the group.
+//! What stands before single offsets, read by a client of its own that is no member of the group.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use change::RecordRef;
-use pipeline::{Fault, Remedy, TopicPartition, Witness};
+use pipeline::{Before, Fault, Remedy, TopicPartition, Witness};
 use rdkafka::{
     Message,
     consumer::Consumer as _,
@@ -20,14 +20,11 @@ const ANSWER: Duration = Duration::from_secs(15);
 const TRIES: u64 = 5;
 const POLL: Duration = Duration::from_millis(100);
 
-/// As [`witnesses`]; a broker that moves or restarts answers the second or third time.
-pub(crate) fn patiently(
-    settings: &KafkaSettings,
-    before: &[(TopicPartition, i64)],
-) -> Result<Vec<Option<Witness>>, Fault> {
+/// As [`look`]; a broker that moves or restarts answers the second or third time.
+pub(crate) fn patiently(settings: &KafkaSettings, offsets: &[(TopicPartition, i64)]) -> Result<Vec<Before>, Fault> {
     let mut tries = 1;
     loop {
-        match witnesses(settings, before) {
+        match look(settings, offsets) {
             Err(fault) if tries < TRIES && fault.remedy == Remedy::Retry => {
                 tracing::warn!("will ask again: {fault}");
                 std::thread::sleep(Duration::from_secs(tries));
@@ -38,19 +35,18 @@ pub(crate) fn patiently(
     }
 }
 
-/// The witness of the record just before each offset, of partitions of one topic; `None` where no record stands there, as after a compaction or
-/// at the marker of a transaction.
+/// What stands just before each offset, of partitions of one topic.
 ///
 /// # Errors
 /// A retry where the brokers do not answer.
-fn witnesses(settings: &KafkaSettings, before: &[(TopicPartition, i64)]) -> Result<Vec<Option<Witness>>, Fault> {
+fn look(settings: &KafkaSettings, offsets: &[(TopicPartition, i64)]) -> Result<Vec<Before>, Fault> {
     let failed = |error: &dyn std::fmt::Display| Fault::retry(format!("reading the last known records: {error}"));
     // one record of each is wanted, not all that follows
     let mut settings = settings.clone();
     settings.options.insert("fetch.message.max.bytes".to_owned(), "1024".to_owned());
     settings.options.insert("queued.min.messages".to_owned(), "1".to_owned());
     let client = probe::client(&settings)?;
-    let wanted: Vec<_> = before.iter().map(|(partition, offset)| (partition.clone(), offset - 1)).collect();
+    let wanted: Vec<_> = offsets.iter().map(|(partition, offset)| (partition.clone(), offset - 1)).collect();
     client.assign(&group::list_at(&wanted).map_err(|e| failed(&e))?).map_err(|e| failed(&e))?;
 
     let mut open: HashMap<TopicPartition, i64> = wanted.iter().cloned().collect();
@@ -65,20 +61,29 @@ fn witnesses(settings: &KafkaSettings, before: &[(TopicPartition, i64)]) -> Resu
             Some(Ok(message)) => {
                 let partition = TopicPartition::new(message.topic(), message.partition());
                 if open.remove(&partition) == Some(message.offset()) {
-                    found.insert(partition, Witness::of(&record(&message)));
+                    found.insert(partition, Before::Record(Witness::of(&record(&message))));
                 }
             }
-            // only the number is named, which is enough within a topic
-            Some(Err(KafkaError::PartitionEOF(partition))) => open.retain(|tp, _| tp.partition != partition),
-            // retention was here in the meantime
-            Some(Err(error)) if is_out_of_range(&error) => open.retain(|tp, wanted| {
-                let range = client.fetch_watermarks(&tp.topic, tp.partition, ANSWER);
-                range.is_ok_and(|(low, high)| (low..high).contains(wanted))
-            }),
+            // the end was reached without a record, or retention was here in the meantime; only a number is named, or
+            // not even that, so the ranges have to tell
+            Some(Err(error)) if is_out_of_range(&error) || matches!(error, KafkaError::PartitionEOF(_)) => {
+                let mut left = HashMap::new();
+                for (partition, wanted) in open {
+                    let range = client.fetch_watermarks(&partition.topic, partition.partition, ANSWER);
+                    let (low, high) = range.map_err(|e| failed(&e))?;
+                    let is_end = matches!(error, KafkaError::PartitionEOF(number) if number == partition.partition);
+                    if wanted >= high {
+                        found.insert(partition, Before::Nowhere);
+                    } else if wanted >= low && !is_end {
+                        left.insert(partition, wanted);
+                    }
+                }
+                open = left;
+            }
             Some(Err(error)) => return Err(failed(&error)),
         }
     }
-    Ok(before.iter().map(|(partition, _)| found.get(partition).copied()).collect())
+    Ok(offsets.iter().map(|(partition, _)| found.get(partition).copied().unwrap_or(Before::Unknown)).collect())
 }
 
 /// The offset to read next is not in the topic.

@@ -5,7 +5,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use pipeline::{Acknowledged, Fault, Polled, Source, TopicPartition, Witness};
+use pipeline::{Acknowledged, Before, Fault, Polled, Source, TopicPartition};
 use tokio::{
     sync::mpsc as async_mpsc,
     time::{Instant, timeout_at},
@@ -52,10 +52,10 @@ impl Source for KafkaSource {
         }
     }
 
-    async fn witnesses(&mut self, before: Vec<(TopicPartition, i64)>) -> Result<Vec<Option<Witness>>, Fault> {
+    async fn before(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<Vec<Before>, Fault> {
         let settings = self.settings.clone();
         // the client waits for the brokers on this thread
-        let peek = tokio::task::spawn_blocking(move || peek::patiently(&settings, &before));
+        let peek = tokio::task::spawn_blocking(move || peek::patiently(&settings, &offsets));
         peek.await.map_err(|e| Fault::halt(format!("reading the last known records ended abnormally: {e}")))?
     }
 

@@ -3,7 +3,7 @@
 use change::{Horizon, Lsn};
 
 use super::*;
-use crate::{Accept, Mark};
+use crate::{Accept, Mark, Witness};
 
 /// A record of partition 0: its offset, broker timestamp and envelope.
 fn record(offset: i64, timestamp: i64, op: &str, source: &str) -> Polled {
@@ -27,7 +27,7 @@ fn snapshot(offset: i64, taken_at: i64, lsn: u64) -> Polled {
 }
 
 async fn run_as(script: Vec<Polled>, table: Table<Store>) -> Run {
-    run_table(script, table, None, Box::new(LogOnly), None).await
+    run_table(script, table, Before::Unknown, Box::new(LogOnly), None).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,18 +106,18 @@ async fn another_topic_is_known_by_the_record_before_the_position() {
         let run = run_table(script, table, found, Box::new(LogOnly), None).await;
         (run, rewound)
     };
-    let (same, _) = run(Some(Witness::from_long(11)), Accept::default(), vec![streamed(5, 1000, 8)]).await;
+    let (same, _) = run(Before::Record(Witness::from_long(11)), Accept::default(), vec![streamed(5, 1000, 8)]).await;
     assert_eq!((same.fault(), same.counts().received), (None, 1));
-    let (gone, _) = run(None, Accept::default(), vec![streamed(5, 1000, 8)]).await;
+    let (gone, _) = run(Before::Unknown, Accept::default(), vec![streamed(5, 1000, 8)]).await;
     assert_eq!(gone.fault(), None);
-    let (other, rewound) = run(Some(Witness::from_long(12)), Accept::default(), Vec::new()).await;
+    let (other, rewound) = run(Before::Record(Witness::from_long(12)), Accept::default(), Vec::new()).await;
     let fault = other.fault().unwrap();
     assert!(fault.contains("the record before offset 5 is not the one") && fault.contains("--accept-topic orders"));
     assert!(rewound.lock().unwrap().is_empty());
 
     let accept = Accept { topic: true, ..Accept::default() };
     let all = (0..6).map(|offset| streamed(offset, 1000, 8 * offset.cast_unsigned() + 8)).collect();
-    let (accepted, rewound) = run(Some(Witness::from_long(12)), accept, all).await;
+    let (accepted, rewound) = run(Before::Record(Witness::from_long(12)), accept, all).await;
     assert_eq!((accepted.fault(), accepted.counts().received), (None, 6));
     assert_eq!(*rewound.lock().unwrap(), [(tp(0), Position::default())].into());
 }
