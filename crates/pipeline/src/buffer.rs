@@ -89,6 +89,8 @@ pub(crate) struct Open {
     pub(crate) counts: Counts,
     positions: Checkpoint,
     partial: BTreeMap<usize, Raw>,
+    /// The memory that the raw records take.
+    partial_bytes: usize,
     opened: Option<Instant>,
 }
 
@@ -99,6 +101,7 @@ impl Open {
             counts: Counts::default(),
             positions: Checkpoint::new(),
             partial: BTreeMap::new(),
+            partial_bytes: 0,
             opened: None,
         }
     }
@@ -123,7 +126,13 @@ impl Open {
             timestamp: record.timestamp,
             horizon,
         };
+        self.partial_bytes += raw.key.as_ref().map_or(0, |key| key.len()) + raw.value.as_ref().map_or(0, |v| v.len());
         self.partial.insert(self.builder.rows() - 1, raw);
+    }
+
+    /// The memory that it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.builder.bytes() + self.partial_bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -132,7 +141,7 @@ impl Open {
 
     pub(crate) fn is_full(&self, limits: &BatchLimits) -> bool {
         let records = usize::try_from(self.counts.received).unwrap_or(usize::MAX);
-        self.builder.is_truncated() || records >= limits.records || self.builder.bytes() >= limits.bytes
+        self.builder.is_truncated() || records >= limits.records || self.bytes() >= limits.bytes
     }
 
     /// When the batch is too old to wait for more; `None` while it is empty.

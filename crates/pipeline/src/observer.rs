@@ -23,6 +23,8 @@ pub trait Observer: Send {
     fn assigned(&mut self, _partitions: &[TopicPartition], _ahead: u64) {}
     /// So many records were read.
     fn received(&mut self, _records: u64) {}
+    /// The batches, open and on their way, take so many bytes.
+    fn buffered(&mut self, _bytes: usize) {}
     /// A batch became durable.
     fn flushed(&mut self, _flushed: &Flushed<'_>) {}
     /// A table was halted.

@@ -9,6 +9,9 @@ pub trait Replica: Send + 'static {
     /// The positions of these partitions that the newest version of the table holds, read anew.
     fn checkpoint(&mut self, partitions: &[TopicPartition]) -> impl Future<Output = Result<Checkpoint, Fault>> + Send;
 
+    /// The offset of a partition's position in the version that was read or written last; 0 where it has none.
+    fn held(&self, partition: &TopicPartition) -> i64;
+
     /// The epoch of the version that was read last.
     fn epoch(&self) -> Epoch {
         Epoch::default()

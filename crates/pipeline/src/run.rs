@@ -23,8 +23,22 @@ pub struct Settings {
     pub until_caught_up: bool,
     /// How long a table tries again before it halts.
     pub retry_max: Duration,
+    /// The bytes of all tables' batches, open or on their way, from which on nothing more is read.
+    pub memory: usize,
     /// Decides the pauses between two tries; it should differ between the members of a group.
     pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            start_at: StartAt::Resume,
+            until_caught_up: false,
+            retry_max: Duration::from_mins(10),
+            memory: 256 << 20,
+            seed: 1,
+        }
+    }
 }
 
 /// At a stop, so long may a batch that is on its way take to land.
@@ -68,6 +82,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let mut stop = pin!(stop);
         let ending = loop {
             self.decode()?;
+            self.observer.buffered(self.bytes());
             self.launch_due()?;
             if self.tables.iter().all(|table| matches!(table.state, State::Halted(_))) {
                 break Ending::Halted;
@@ -76,7 +91,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 self.drain(|_| true).await?;
                 break Ending::CaughtUp;
             }
-            let blocked = !self.block.0.is_empty();
+            let blocked = !self.block.0.is_empty() || self.is_out_of_memory();
             let deadline = self.next_deadline();
             tokio::select! {
                 biased;
@@ -156,11 +171,27 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         Ok(())
     }
 
-    /// Sends off each open batch that is full, old enough, or the last one of its table.
+    /// Whether there is room for no more records until a batch has landed.
+    fn is_out_of_memory(&self) -> bool {
+        self.bytes() >= self.settings.memory
+    }
+
+    fn bytes(&self) -> usize {
+        self.tables.iter().map(Table::bytes).sum()
+    }
+
+    /// Sends off each open batch that is full, old enough, or the last one of its table; the largest one where memory
+    /// runs out.
     fn launch_due(&mut self) -> Result<(), Fault> {
         let now = Instant::now();
+        let crowded = self.is_out_of_memory().then(|| {
+            let free = self.tables.iter().enumerate().filter(|(_, table)| table.replica.is_some());
+            free.max_by_key(|(_, table)| table.open.bytes()).map(|(index, _)| index)
+        });
+        let crowded = crowded.flatten();
         for (index, table) in self.tables.iter_mut().enumerate() {
             let is_due = table.open.is_full(&table.limits)
+                || crowded == Some(index)
                 || table.open.due(&table.limits).is_some_and(|due| due <= now)
                 || matches!(table.state, State::Halting(_));
             if is_due && table.replica.is_some() {
@@ -214,7 +245,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         counts.add_rows(&rows);
         debug_assert!(counts.adds_up(), "{counts}");
         table.counts += counts;
-        let acknowledged = table.acknowledged(batch.positions, version.is_some());
+        let acknowledged = table.acknowledged(batch.positions);
         self.source.acknowledge(acknowledged);
         tracing::debug!(table = table.name, version, took_ms = took.as_millis(), %counts, "batch is durable");
         self.observer.flushed(&Flushed { table: &table.name, counts, version, took });

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use change::{Decoded, Decoder, Horizon, RecordRef, TableSchema};
 
 use crate::{
-    Accept, Acknowledged, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter,
-    Mark, Position, TopicPartition, Witness,
+    Accept, Acknowledged, AssignedPartition, Batch, BatchLimits, Before, Checkpoint, Counts, DeadLetters, Epoch, Fault,
+    Letter, Mark, Position, Replica, TopicPartition, Witness,
     buffer::Open,
     start::{self, Arrival},
 };
@@ -33,6 +33,8 @@ pub struct Table<R> {
     pub(crate) counts: Counts,
     /// `None` while a batch is on its way.
     pub(crate) replica: Option<R>,
+    /// The memory that the batch on its way takes.
+    pub(crate) flying_bytes: usize,
     pub(crate) partitions: BTreeMap<i32, Reading>,
     /// What the operator accepts at an assignment.
     pub(crate) accept: Accept,
@@ -56,8 +58,6 @@ pub(crate) struct Reading {
     pub(crate) position: Position,
     /// The end of the partition when it was assigned.
     pub(crate) end: i64,
-    /// The offset that the table's commits hold; 0 where they hold none.
-    pub(crate) checkpoint: i64,
 }
 
 impl<R> Table<R> {
@@ -79,6 +79,7 @@ impl<R> Table<R> {
             open: Open::new(Arc::clone(schema)),
             counts: Counts::default(),
             replica: Some(replica),
+            flying_bytes: 0,
             partitions: BTreeMap::new(),
             accept: Accept::default(),
             epoch: None,
@@ -175,34 +176,22 @@ impl<R> Table<R> {
         let resume = self.partitions.get(&assigned.partition.partition).map(|reading| reading.position);
         let (checkpoint, epoch, accept) = (&Checkpoint::new(), Epoch::default(), Accept::default());
         let arrival = Arrival { table: &self.name, assigned, checkpoint, epoch, accept };
-        arrival.start(resume, None).err().unwrap_or_else(|| {
+        let is_beyond = resume.is_some_and(|position| position.offset > assigned.high);
+        let found = if is_beyond { Before::Nowhere } else { Before::Unknown };
+        arrival.start(resume, found).err().unwrap_or_else(|| {
             Fault::halt(format!("{}: the brokers have not got the next offset; start again", assigned.partition))
         })
     }
 
-    /// Seals the open batch.
-    pub(crate) fn seal(&mut self) -> Result<Batch, Fault> {
-        self.open.seal(self.decoder.schema(), self.epoch.unwrap_or_default().since)
+    /// The memory that its batches take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.open.bytes() + if self.replica.is_none() { self.flying_bytes } else { 0 }
     }
 
-    /// The positions of a durable batch, each with what the table's commits hold now.
-    pub(crate) fn acknowledged(
-        &mut self,
-        positions: Checkpoint,
-        is_committed: bool,
-    ) -> Vec<(TopicPartition, Acknowledged)> {
-        let epoch = self.epoch.unwrap_or_default();
-        let mut acknowledge = |(partition, position): (TopicPartition, Position)| {
-            let reading = self.partitions.get_mut(&partition.partition);
-            let checkpoint = reading.map_or(0, |reading| {
-                if is_committed {
-                    reading.checkpoint = reading.checkpoint.max(position.offset);
-                }
-                reading.checkpoint
-            });
-            (partition, Acknowledged { position, mark: Some(Mark { epoch, checkpoint }) })
-        };
-        positions.into_iter().map(&mut acknowledge).collect()
+    /// Seals the open batch.
+    pub(crate) fn seal(&mut self) -> Result<Batch, Fault> {
+        self.flying_bytes = self.open.bytes();
+        self.open.seal(self.decoder.schema(), self.epoch.unwrap_or_default().since)
     }
 
     /// Everything up to now of this partition has been read.
@@ -221,5 +210,17 @@ impl Position {
             self.offset = record.offset.saturating_add(1);
             self.witness = Witness::of(record);
         }
+    }
+}
+
+impl<R: Replica> Table<R> {
+    /// The positions of a durable batch, each with what the table's commits hold now.
+    pub(crate) fn acknowledged(&self, positions: Checkpoint) -> Vec<(TopicPartition, Acknowledged)> {
+        let epoch = self.epoch.unwrap_or_default();
+        let acknowledge = |(partition, position)| {
+            let checkpoint = self.replica.as_ref().map_or(0, |replica| replica.held(&partition));
+            (partition, Acknowledged { position, mark: Some(Mark { epoch, checkpoint }) })
+        };
+        positions.into_iter().map(acknowledge).collect()
     }
 }

@@ -12,9 +12,9 @@ use change::{Column, MetaColumns, RecordRef, TableSchema};
 use tokio::time::Instant;
 
 use crate::{
-    Acknowledged, Applied, AssignedPartition, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Ending, Epoch,
-    Fault, LetterFile, LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings, Source,
-    StartAt, Summary, Table, TopicPartition, Witness,
+    Acknowledged, Applied, AssignedPartition, Batch, BatchLimits, Before, Checkpoint, Counts, DeadLetters, Ending,
+    Epoch, Fault, LetterFile, LogOnly, OnError, Pipeline, Polled, Position, Records, Replica, RowCounts, Settings,
+    Source, StartAt, Summary, Table, TopicPartition,
 };
 
 const TOPIC: &str = "shop.public.orders";
@@ -47,8 +47,8 @@ impl Heard {
 struct Scripted {
     script: VecDeque<Polled>,
     heard: Heard,
-    /// The witness of whatever record is asked for.
-    witness: Option<Witness>,
+    /// What is found before whatever offset is asked for.
+    before: Before,
 }
 
 fn tp(partition: i32) -> TopicPartition {
@@ -64,8 +64,8 @@ impl Source for Scripted {
         Ok(Polled::Idle)
     }
 
-    async fn witnesses(&mut self, before: Vec<(TopicPartition, i64)>) -> Result<Vec<Option<Witness>>, Fault> {
-        Ok(vec![self.witness; before.len()])
+    async fn before(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<Vec<Before>, Fault> {
+        Ok(vec![self.before; offsets.len()])
     }
 
     async fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
@@ -114,6 +114,10 @@ impl Replica for Store {
         Ok(self.checkpoint.clone())
     }
 
+    fn held(&self, partition: &TopicPartition) -> i64 {
+        self.checkpoint.get(partition).map_or(0, |position| position.offset)
+    }
+
     async fn apply(&mut self, batch: &Batch) -> Result<Applied, Fault> {
         tokio::time::sleep(self.delay).await;
         if let Some(fault) = self.faults.lock().unwrap().pop_front() {
@@ -130,6 +134,7 @@ impl Replica for Store {
             let guarded = batch.changes.rows.num_rows() as u64;
             return Ok(Applied::NothingToDo(RowCounts { guarded, ..RowCounts::default() }));
         }
+        self.checkpoint.extend(batch.positions.clone());
         let inserted = batch.changes.rows.num_rows() as u64;
         Ok(Applied::Committed { version: 1, rows: RowCounts { inserted, ..RowCounts::default() } })
     }
@@ -202,7 +207,7 @@ async fn run(
     stop_after: Option<Duration>,
 ) -> Run {
     let table = table(on_error, store);
-    run_table(script, table, None, dead_letters, stop_after).await
+    run_table(script, table, Before::Unknown, dead_letters, stop_after).await
 }
 
 fn table(on_error: OnError, store: Store) -> Table<Store> {
@@ -213,7 +218,7 @@ fn table(on_error: OnError, store: Store) -> Table<Store> {
 async fn run_table(
     script: Vec<Polled>,
     table: Table<Store>,
-    witness: Option<Witness>,
+    before: Before,
     dead_letters: Box<dyn DeadLetters>,
     stop_after: Option<Duration>,
 ) -> Run {
@@ -222,9 +227,9 @@ async fn run_table(
         start_at: StartAt::Resume,
         until_caught_up: stop_after.is_none(),
         retry_max: Duration::from_mins(1),
-        seed: 1,
+        ..Settings::default()
     };
-    let source = Scripted { script: script.into(), heard: heard.clone(), witness };
+    let source = Scripted { script: script.into(), heard: heard.clone(), before };
     let pipeline = Pipeline::new(source, vec![table], dead_letters, settings, ());
     let stop = async move {
         match stop_after {
@@ -362,7 +367,8 @@ async fn a_partition_begins_at_the_further_of_group_and_checkpoint_and_a_gap_hal
     let resumed = run(script, store.clone(), OnError::Halt, Box::new(LogOnly), None).await;
     assert_eq!(resumed.heard.0.lock().unwrap()[0], Said::Start(vec![5]));
 
-    let recreated = run(vec![assigned(&[0], 3)], store, OnError::Halt, Box::new(LogOnly), None).await;
+    let (script, table) = (vec![assigned(&[0], 3)], table(OnError::Halt, store));
+    let recreated = run_table(script, table, Before::Nowhere, Box::new(LogOnly), None).await;
     assert_eq!(recreated.summary.ending, Ending::Halted);
     assert!(recreated.fault().unwrap().contains("offset 5 is acknowledged but the topic ends at 3"));
 }

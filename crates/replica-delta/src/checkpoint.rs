@@ -46,7 +46,7 @@ pub(crate) async fn read(
     table: &DeltaTable,
     group: &str,
     since: i64,
-    partitions: &[TopicPartition],
+    partitions: impl IntoIterator<Item = &TopicPartition>,
 ) -> Result<Checkpoint, Fault> {
     let mut checkpoint = Checkpoint::new();
     for partition in partitions {

@@ -1,6 +1,6 @@
 //! [`DeltaReplica`]: one table, and the way of a batch through it.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::{
     array::{AsArray, RecordBatch},
@@ -36,7 +36,9 @@ pub struct DeltaReplica {
     context: SessionContext,
     floor: Order,
     epoch: Epoch,
-    /// The positions that the table is known to hold.
+    /// The partitions whose positions are read with each version.
+    partitions: BTreeSet<TopicPartition>,
+    /// Their positions in the version that was read last.
     positions: Checkpoint,
     /// Another writer committed, or a call had no answer: the state has to be read again.
     is_stale: bool,
@@ -97,6 +99,7 @@ impl DeltaReplica {
             epoch: checkpoint::read_epoch(&table).await?,
             table,
             context: create_session().into(),
+            partitions: BTreeSet::new(),
             positions: Checkpoint::new(),
             is_stale: false,
             commits: 0,
@@ -223,8 +226,7 @@ impl DeltaReplica {
         self.table.update_state().await.map_err(|e| fault::delta("reading the newest version", &e))?;
         self.floor = checkpoint::read_floor(&self.table).await?;
         self.epoch = checkpoint::read_epoch(&self.table).await?;
-        let partitions: Vec<_> = self.positions.keys().cloned().collect();
-        self.positions = checkpoint::read(&self.table, &self.group, self.epoch.since, &partitions).await?;
+        self.positions = checkpoint::read(&self.table, &self.group, self.epoch.since, &self.partitions).await?;
         self.is_stale = false;
         Ok(())
     }
@@ -298,10 +300,14 @@ fn at(name: &str, location: &str, fault: &Fault) -> Fault {
 
 impl Replica for DeltaReplica {
     async fn checkpoint(&mut self, partitions: &[TopicPartition]) -> Result<Checkpoint, Fault> {
+        self.partitions.extend(partitions.iter().cloned());
         self.reload().await?;
-        let checkpoint = checkpoint::read(&self.table, &self.group, self.epoch.since, partitions).await?;
-        self.positions.extend(checkpoint.clone());
-        Ok(checkpoint)
+        let known = |partition| self.positions.get_key_value(partition);
+        Ok(partitions.iter().filter_map(known).map(|(partition, position)| (partition.clone(), *position)).collect())
+    }
+
+    fn held(&self, partition: &TopicPartition) -> i64 {
+        self.positions.get(partition).map_or(0, |position| position.offset)
     }
 
     fn epoch(&self) -> Epoch {
@@ -326,7 +332,10 @@ impl Replica for DeltaReplica {
     }
 
     async fn apply(&mut self, batch: &Batch) -> Result<Applied, Fault> {
-        if self.is_stale {
+        // a position is compared with the stored one before it is written, so that has to be known
+        let known = self.partitions.len();
+        self.partitions.extend(batch.positions.keys().cloned());
+        if self.is_stale || self.partitions.len() > known {
             self.reload().await?;
         }
         if batch.epoch != self.epoch.since {
