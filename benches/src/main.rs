@@ -127,8 +127,13 @@ async fn run(name: &str, dir: &tempfile::TempDir, blocks: impl Iterator<Item = R
             .await?;
     let limits = BatchLimits { records: batch, bytes: usize::MAX, age: Duration::from_hours(1) };
     let table = Table::new("orders", events::TOPIC, &schema, limits, OnError::Halt, replica);
-    let settings =
-        Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max: Duration::from_secs(1), seed: 1 };
+    let settings = Settings {
+        start_at: StartAt::Earliest,
+        until_caught_up: true,
+        retry_max: Duration::from_secs(1),
+        memory: usize::MAX,
+        ..Settings::default()
+    };
     let (send, times) = std::sync::mpsc::channel();
     let source = Blocks::new(Spilled::open(&spilled, batch.min(10_000))?);
     let pipeline = Pipeline::new(source, vec![table], Box::new(LogOnly), settings, Times(send));

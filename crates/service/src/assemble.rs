@@ -45,8 +45,13 @@ pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {
     })
 }
 
+/// The part of the memory that batches may take. A batch is copied about three times on its way through a merge; the
+/// rest is for what a merge reads and writes, and for the records that librdkafka has fetched ahead.
+const BATCHES_PART: usize = 4;
+
 pub(crate) fn settings(config: &Config, start_at: StartAt, until_caught_up: bool) -> Settings {
-    Settings { start_at, until_caught_up, retry_max: config.retry_max, seed: seed() }
+    let memory = config.memory / BATCHES_PART;
+    Settings { start_at, until_caught_up, retry_max: config.retry_max, memory, seed: seed() }
 }
 
 /// Differs between the members of a group, on one machine and on several.

@@ -22,6 +22,7 @@ pub(crate) struct Config {
     pub(crate) batch: BatchLimits,
     pub(crate) dead_letters: Option<String>,
     pub(crate) retry_max: Duration,
+    pub(crate) memory: usize,
     pub(crate) tables: Vec<TableConfig>,
 }
 
@@ -65,9 +66,12 @@ impl Config {
         let batch: BatchSection = section(&mut document, "batch", &mut problems).unwrap_or_default();
         let dead_letters: Option<DeadLettersSection> = section(&mut document, "dead_letters", &mut problems);
         let retry: RetrySection = section(&mut document, "retry", &mut problems).unwrap_or_default();
+        let memory: MemorySection = section(&mut document, "memory", &mut problems).unwrap_or_default();
         let tables = tables(&mut document, &mut problems);
         for unknown in document.keys() {
-            problems.push(format!("{unknown}: unknown; expected kafka, store, batch, dead_letters, retry or table"));
+            problems.push(format!(
+                "{unknown}: unknown; expected kafka, store, batch, dead_letters, retry, memory or table"
+            ));
         }
         let batch = batch.limits(&mut problems);
         if dead_letters.is_none() {
@@ -92,6 +96,7 @@ impl Config {
             batch,
             dead_letters: dead_letters.map(|section| section.path),
             retry_max: retry.max,
+            memory: usize::try_from(memory.limit.as_u64()).unwrap_or(usize::MAX),
             tables,
         })
     }
@@ -190,6 +195,19 @@ impl BatchSection {
             problems.push("[batch]: rows and bytes have to be at least 1".to_owned());
         }
         limits
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemorySection {
+    limit: ByteSize,
+}
+
+impl Default for MemorySection {
+    /// The batches of the default limits and a merge into a table of some millions of rows stay below it.
+    fn default() -> Self {
+        Self { limit: ByteSize::gib(1) }
     }
 }
 

@@ -124,7 +124,8 @@ impl DemoTable {
         let limits = BatchLimits { records, ..BatchLimits::default() };
         let table = Table::new(self.name, &self.topic, &self.schema, limits, OnError::Halt, self.open(group).await?);
         let source = KafkaSource::subscribe(&kafka, &[&self.topic])?;
-        let settings = Settings { start_at, until_caught_up: true, retry_max: Duration::from_secs(10), seed: 1 };
+        let settings =
+            Settings { start_at, until_caught_up: true, retry_max: Duration::from_secs(10), ..Settings::default() };
         let pipeline = Pipeline::new(source, vec![table], Box::new(LogOnly), settings, observer);
         let summary = pipeline.run(std::future::pending()).await?;
         let (_, counts, fault) = summary.tables.into_iter().next().context("no table")?;

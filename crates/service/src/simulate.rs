@@ -47,7 +47,7 @@ pub(crate) async fn simulate(args: SimulateArgs) -> Result<ExitCode> {
         None => Box::new(LogOnly),
     };
     let retry_max = std::time::Duration::from_secs(10);
-    let settings = Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max, seed: 1 };
+    let settings = Settings { start_at: StartAt::Earliest, until_caught_up: true, retry_max, ..Settings::default() };
     let default_topic = tables.first().map_or("table", |table| table.topic.as_str());
     let source = Blocks::new(RecordedBlocks::new(args.files, default_topic));
     let pipeline = Pipeline::new(source, assembled, dead_letters, settings, ());
