@@ -10,10 +10,16 @@ use url::Url;
 use crate::durable::DurableLocal;
 
 /// The stores behind the locations of a config. Tables in `memory://` live as long as the lake and its clones.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Lake {
-    memory: Arc<InMemory>,
+    memory: Arc<DynObjectStore>,
     options: HashMap<String, String>,
+}
+
+impl Default for Lake {
+    fn default() -> Self {
+        Self::new(HashMap::new())
+    }
 }
 
 impl Lake {
@@ -21,7 +27,13 @@ impl Lake {
     /// `aws_region`, `aws_access_key_id`, `aws_allow_http`, ...). What is not named comes from the environment.
     #[must_use]
     pub fn new(options: HashMap<String, String>) -> Self {
-        Self { memory: Arc::default(), options }
+        Self { memory: Arc::new(InMemory::new()), options }
+    }
+
+    /// A lake whose `memory://` is this store.
+    #[cfg(test)]
+    pub(crate) fn over(store: Arc<DynObjectStore>) -> Self {
+        Self { memory: store, options: HashMap::new() }
     }
 
     /// A handle on the table at `location`, which may not exist yet.
@@ -32,7 +44,7 @@ impl Lake {
         let url = Self::url(location)?;
         let store: Arc<DynObjectStore> = match url.scheme() {
             "file" => Arc::new(DurableLocal::new()),
-            "memory" => Arc::clone(&self.memory) as _,
+            "memory" => Arc::clone(&self.memory),
             _ => {
                 register_s3()?;
                 Arc::new(self.s3(&url)?)

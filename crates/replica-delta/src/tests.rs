@@ -15,6 +15,8 @@ use proptest::{collection::vec, prelude::*};
 
 use crate::{DeltaReplica, Lake, checkpoint};
 
+mod histories;
+
 fn schema(columns: &[(&str, &str)], key: &[&str]) -> Arc<TableSchema> {
     let columns = columns.iter().map(|(name, declaration)| Column::declared(name, declaration).unwrap()).collect();
     Arc::new(TableSchema::new(columns, key, MetaColumns::default()).unwrap())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pipeline::TopicPartition;
+use pipeline::{Epoch, TopicPartition};
 
 use crate::{connector::topic, envelope::Truth, lake::SimTable, world::World};
 
@@ -15,6 +15,9 @@ pub fn commit(world: &mut World, table: usize, next: SimTable, who: &str) {
         format!("{who}: t{table} version {} at {}", next.version, positions.join(" "))
     });
     let before = std::mem::replace(&mut world.lake.tables[table], next);
+    if before.version.is_multiple_of(3) {
+        world.lake.older[table] = before.clone();
+    }
     let after = &world.lake.tables[table];
     let mut broken = Vec::new();
     for (key, row) in &before.rows.rows {
@@ -35,7 +38,8 @@ pub fn commit(world: &mut World, table: usize, next: SimTable, who: &str) {
     for (group, positions) in &before.positions {
         for (partition, position) in positions {
             let now = after.positions.get(group).and_then(|positions| positions.get(partition));
-            if now.is_none_or(|now| now.offset < position.offset) {
+            // a new topic is read from its beginning
+            if !world.accept.topic && now.is_none_or(|now| now.offset < position.offset) {
                 broken.push(format!("t{table}: the checkpoint of {partition} went back"));
             }
         }
@@ -55,9 +59,11 @@ pub fn durable(world: &mut World, table: usize, partition: &TopicPartition, offs
         return;
     }
     let from = world.durable.get(partition).copied().unwrap_or(0);
-    let rows = &world.lake.tables[table].rows;
+    let SimTable { rows, epoch: Epoch { since, .. }, .. } = &world.lake.tables[table];
+    let since = *since;
     for at in from.max(log.low)..offset {
-        let has_effect = match log.get(at).map(|record| record.truth) {
+        let record = log.get(at).filter(|record| record.timestamp >= since);
+        let has_effect = match record.map(|record| record.truth) {
             None | Some(Truth::NoChange) => true,
             Some(Truth::Truncate(order)) => rows.floor >= order,
             Some(Truth::Poison) => world.letters.contains(&(partition.clone(), at)),
@@ -97,7 +103,7 @@ pub fn equality(world: &mut World) {
         for partition in world.broker.partitions(&topic(table)) {
             let Some(log) = world.broker.logs.get(&partition) else { continue };
             for at in log.low..log.high() {
-                let is_poison = log.get(at).is_some_and(|record| record.truth == Truth::Poison);
+                let is_poison = log.get(at).is_some_and(|record| record.is_poison(replica.epoch.since));
                 if is_poison && !world.letters.contains(&(partition.clone(), at)) {
                     broken.push(format!("{partition}: the bad record at {at} is no dead letter"));
                 }

@@ -60,13 +60,17 @@ pub struct Connector {
     pub tables: usize,
     /// Snapshots so far.
     pub snapshots: u64,
+    /// The clock of source and brokers, where it can be relied on.
+    pub clock: Option<i64>,
+    /// What the clock said when the snapshot began.
+    snapshot_began: i64,
 }
 
 /// What the connector writes with.
 pub struct Output<'a> {
     /// The topics.
     pub broker: &'a mut Broker,
-    /// Chooses the partition of records without a key, and clocks.
+    /// Chooses the partition of records without a key, and clocks that cannot be relied on.
     pub rng: &'a mut StdRng,
 }
 
@@ -82,18 +86,11 @@ impl Output<'_> {
         partitions.into_iter().nth(index)
     }
 
-    /// Clocks of sources and brokers jump; nothing may depend on them.
-    fn clock(&mut self) -> i64 {
-        self.rng.random_range(0..2_000_000_000_000)
-    }
-
-    fn write(&mut self, table: usize, key: i64, place: Place, value: impl Fn(i64) -> String) -> Option<TopicPartition> {
+    fn write(&mut self, table: usize, key: i64, place: Place, timestamp: i64, value: String) -> Option<TopicPartition> {
         let partition = self.partition(table, Some(key))?;
         let horizon = &mut self.broker.logs.get_mut(&partition)?.horizon;
         let truth = Truth::Change { key, order: place.order(horizon) };
-        let timestamp = self.clock();
-        let value = Some(value(timestamp));
-        let record = Record { key: Some(record_key(key)), value, timestamp, truth };
+        let record = Record { key: Some(record_key(key)), value: Some(value), timestamp, truth };
         self.broker.append(&partition, record, !matches!(place, Place::Streamed { .. }));
         Some(partition)
     }
@@ -106,10 +103,15 @@ impl Connector {
         while written < count {
             match &mut self.phase {
                 Phase::New if (0..self.tables).any(|table| source.is_locked(table)) => break,
-                Phase::New => self.begin_snapshot(source),
+                Phase::New => {
+                    self.snapshot_began = self.now(output);
+                    self.begin_snapshot(source);
+                }
                 Phase::Snapshot(rows) => match rows.pop() {
                     Some((table, key, row, place)) => {
-                        output.write(table, key, place, |clock| upsert('r', key, &row, true, place, clock));
+                        let value = upsert('r', key, &row, true, place, self.snapshot_began);
+                        let timestamp = self.now(output);
+                        output.write(table, key, place, timestamp, value);
                         written += 1;
                     }
                     None => self.phase = Phase::Streaming,
@@ -148,10 +150,19 @@ impl Connector {
         }
     }
 
-    /// An ad-hoc snapshot of a table that holds up the stream.
+    /// The source was restored: the connector knows nothing of it.
+    pub fn restored(&mut self) {
+        self.crash(true);
+        self.at = Offsets::default();
+        self.clock = self.clock.map(|clock| clock + 1000);
+    }
+
+    /// An ad-hoc snapshot of a table that holds up the stream. The wish for it comes through the stream, so a commit is
+    /// known by then.
     pub fn block(&mut self, source: &Postgres, table: usize) {
-        if matches!(self.phase, Phase::Streaming) && !source.is_locked(table) {
+        if self.is_anchored() && !source.is_locked(table) {
             let place = self.ad_hoc(false);
+            self.snapshot_began = self.clock.unwrap_or_default();
             let rows = source.rows(table).into_iter().map(|(key, row)| (table, key, row, place));
             self.phase = Phase::Snapshot(rows.collect());
         }
@@ -223,44 +234,57 @@ impl Connector {
         let place = self.ad_hoc(true);
         let truncated = self.changed.iter().any(|(t, key)| *t == table && *key == TRUNCATED);
         let kept = chunk.iter().filter(|(key, _)| !truncated && !self.changed.contains(&(table, **key)));
+        let kept: Vec<_> = kept.collect();
         let mut written = 0;
         for (&key, row) in kept {
-            output.write(table, key, place, |clock| upsert('r', key, row, true, place, clock));
+            let clock = self.now(output);
+            output.write(table, key, place, clock, upsert('r', key, row, true, place, clock));
             written += 1;
         }
         written
     }
 
+    /// What the clock says; one that cannot be relied on jumps.
+    fn now(&mut self, output: &mut Output<'_>) -> i64 {
+        match &mut self.clock {
+            Some(clock) => {
+                *clock += 1;
+                *clock
+            }
+            None => output.rng.random_range(1..2_000_000_000_000),
+        }
+    }
+
     fn write(&mut self, change: &Change, output: &mut Output<'_>) -> usize {
         let Change { table, key, lsn, ref effect } = *change;
         let place = Place::Streamed { committed: self.at.committed, lsn };
+        let clock = self.now(output);
         match effect {
             Effect::Insert(row) => {
-                output.write(table, key, place, |clock| upsert('c', key, row, true, place, clock));
+                output.write(table, key, place, clock, upsert('c', key, row, true, place, clock));
                 1
             }
             Effect::Update { row, note_changed } => {
                 let note_sent = *note_changed || !self.leaves_out;
-                output.write(table, key, place, |clock| upsert('u', key, row, note_sent, place, clock));
+                output.write(table, key, place, clock, upsert('u', key, row, note_sent, place, clock));
                 1
             }
             Effect::Delete => {
-                let partition = output.write(table, key, place, |clock| without_row('d', place, clock));
+                let partition = output.write(table, key, place, clock, without_row('d', place, clock));
                 if let Some(partition) = partition {
-                    let (key, timestamp) = (Some(record_key(key)), output.clock());
-                    let tombstone = Record { key, value: None, timestamp, truth: Truth::NoChange };
+                    let key = Some(record_key(key));
+                    let tombstone = Record { key, value: None, timestamp: clock, truth: Truth::NoChange };
                     output.broker.append(&partition, tombstone, false);
                 }
                 2
             }
             Effect::Truncate => {
-                let timestamp = output.clock();
                 if let Some(partition) = output.partition(table, None)
                     && let Some(log) = output.broker.logs.get_mut(&partition)
                 {
                     let truth = Truth::Truncate(place.order(&mut log.horizon));
-                    let value = Some(without_row('t', place, timestamp));
-                    output.broker.append(&partition, Record { key: None, value, timestamp, truth }, false);
+                    let value = Some(without_row('t', place, clock));
+                    output.broker.append(&partition, Record { key: None, value, timestamp: clock, truth }, false);
                 }
                 1
             }

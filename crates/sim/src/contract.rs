@@ -77,12 +77,12 @@ fn batch(events: &[Event], offset: i64) -> Batch {
         };
         let key = key.map(record_key);
         let (key, value) = (key.as_ref().map(String::as_bytes), Some(value.as_bytes()));
-        let decoded = decoder.decode(
+        let outcome = decoder.decode(
             RecordRef { partition: 0, offset: at, key, value, timestamp: None },
             &mut Horizon::default(),
             &mut builder,
         );
-        assert!(decoded.is_ok(), "{decoded:?}");
+        assert!(outcome.is_ok(), "{outcome:?}");
     }
     #[expect(clippy::expect_used, reason = "the rows were decoded")]
     let changes = builder.finish().expect("a batch");

@@ -26,6 +26,12 @@ pub enum Truth {
 }
 
 impl Record {
+    /// Whether it is a bad record of the epoch since `since`: one of an earlier epoch is not even looked at.
+    #[must_use]
+    pub fn is_poison(&self, since: i64) -> bool {
+        self.truth == Truth::Poison && self.timestamp >= since
+    }
+
     /// The record as it is read from an offset.
     #[must_use]
     pub fn at(&self, partition: i32, offset: i64) -> RecordRef<'_> {
@@ -96,20 +102,21 @@ impl Place {
         }
     }
 
-    fn source(self) -> String {
+    fn source(self, clock: i64) -> String {
         let quoted = |lsn: Option<u64>| lsn.map_or("null".to_owned(), |lsn| format!(r#"\"{lsn}\""#));
-        match self {
+        let place = match self {
             Self::Streamed { committed, lsn } => {
-                format!(r#"{{"snapshot":"false","lsn":{lsn},"sequence":"[{},\"{lsn}\"]"}}"#, quoted(committed))
+                format!(r#""snapshot":"false","lsn":{lsn},"sequence":"[{},\"{lsn}\"]""#, quoted(committed))
             }
-            Self::Initial(at) => format!(r#"{{"snapshot":"true","lsn":{at},"sequence":"[null,\"{at}\"]"}}"#),
+            Self::Initial(at) => format!(r#""snapshot":"true","lsn":{at},"sequence":"[null,\"{at}\"]""#),
             Self::AdHoc { committed, lsn, incremental } => {
                 let sequence = format!(r#""[{},\"{lsn}\"]""#, quoted(committed));
                 // the real connector names no lsn in rows of an incremental snapshot
                 let (snapshot, lsn) = if incremental { ("incremental", "null") } else { ("true", &*lsn.to_string()) };
-                format!(r#"{{"snapshot":"{snapshot}","lsn":{lsn},"sequence":{sequence}}}"#)
+                format!(r#""snapshot":"{snapshot}","lsn":{lsn},"sequence":{sequence}"#)
             }
-        }
+        };
+        format!(r#"{{"ts_ms":{clock},{place}}}"#)
     }
 }
 
@@ -133,11 +140,11 @@ pub fn record_key(key: i64) -> String {
 #[must_use]
 pub fn upsert(op: char, key: i64, row: &Row, note_sent: bool, place: Place, clock: i64) -> String {
     let after = image(key, row, note_sent);
-    format!(r#"{{"before":null,"after":{after},"source":{},"op":"{op}","ts_ms":{clock}}}"#, place.source())
+    format!(r#"{{"before":null,"after":{after},"source":{},"op":"{op}","ts_ms":{clock}}}"#, place.source(clock))
 }
 
 /// The envelope of a delete (d) or a truncate (t).
 #[must_use]
 pub fn without_row(op: char, place: Place, clock: i64) -> String {
-    format!(r#"{{"before":null,"after":null,"source":{},"op":"{op}","ts_ms":{clock}}}"#, place.source())
+    format!(r#"{{"before":null,"after":null,"source":{},"op":"{op}","ts_ms":{clock}}}"#, place.source(clock))
 }

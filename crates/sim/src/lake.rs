@@ -52,11 +52,32 @@ impl Default for SimTable {
     }
 }
 
+impl SimTable {
+    /// An empty table, known by `number`.
+    #[must_use]
+    pub fn created(number: i64) -> Self {
+        Self { epoch: Epoch { table: number, since: 0 }, ..Self::default() }
+    }
+
+    /// Begins the epoch since `since`, as `run --accept-epoch` does.
+    pub fn begin_epoch(&mut self, since: i64) {
+        self.version += 1;
+        self.epoch.since = since;
+        self.rows.floor = Order::default();
+        self.positions.clear();
+        for row in self.rows.rows.values_mut() {
+            (row.order, row.is_deleted) = (Order::default(), true);
+        }
+    }
+}
+
 /// The lake.
 #[derive(Debug, Default)]
 pub struct SimLake {
     /// The newest version of each table.
     pub tables: Vec<SimTable>,
+    /// An older version of each.
+    pub older: Vec<SimTable>,
     /// What goes wrong with the next commits.
     pub mishaps: Vec<Mishap>,
     /// Until then no call succeeds.
@@ -70,6 +91,13 @@ pub struct SimLake {
 }
 
 impl SimLake {
+    /// A lake of empty tables.
+    #[must_use]
+    pub fn of(tables: usize) -> Self {
+        let tables: Vec<_> = (1..).take(tables).map(SimTable::created).collect();
+        Self { older: tables.clone(), tables, ..Self::default() }
+    }
+
     /// Whether the store does not answer now; if so, one more call has failed.
     pub fn is_away(&mut self) -> bool {
         let is_away = self.outage_until.is_some_and(|until| until > Instant::now());
@@ -167,6 +195,9 @@ impl SimReplica {
 
     async fn apply_batch(&mut self, batch: &Batch) -> Result<Applied, Fault> {
         let loaded = self.load().await?;
+        if batch.epoch != loaded.epoch.since {
+            return Err(Fault::halt("another member accepted a new epoch"));
+        }
         self.reach("reading the rows").await?;
         let mut next = loaded.clone();
         let mut counts = match reduce(&loaded.rows, &mut next.rows, &batch.changes) {
@@ -203,6 +234,11 @@ impl Replica for SimReplica {
         let loaded = self.load().await?;
         let known = loaded.positions.get(&self.group).cloned().unwrap_or_default();
         Ok(known.into_iter().filter(|(partition, _)| partitions.contains(partition)).collect())
+    }
+
+    fn held(&self, partition: &TopicPartition) -> i64 {
+        let positions = self.loaded.as_ref().and_then(|loaded| loaded.positions.get(&self.group));
+        positions.and_then(|positions| positions.get(partition)).map_or(0, |position| position.offset)
     }
 
     fn epoch(&self) -> Epoch {

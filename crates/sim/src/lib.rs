@@ -7,6 +7,7 @@
 //! [`check`] says what must hold at every commit and acknowledgement and at the end. [`shrink`] cuts a failing
 //! history down.
 
+pub mod accident;
 pub mod broker;
 pub mod check;
 pub mod connector;

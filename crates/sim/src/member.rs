@@ -7,8 +7,8 @@ use std::{
 
 use change::{Column, MetaColumns, TableSchema};
 use pipeline::{
-    Acknowledged, AssignedPartition, BatchLimits, DeadLetters, Fault, Letter, OnError, Pipeline, Polled, Records,
-    Settings, Source, StartAt, Table, TopicPartition, Witness,
+    Accept, Acknowledged, AssignedPartition, BatchLimits, Before, DeadLetters, Fault, Letter, Observer, OnError,
+    Pipeline, Polled, Records, Settings, Source, StartAt, Table, TopicPartition, Witness,
 };
 use rand::Rng;
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout_at};
@@ -189,14 +189,18 @@ impl Source for SimSource {
         }
     }
 
-    async fn witnesses(&mut self, before: Vec<(TopicPartition, i64)>) -> Result<Vec<Option<Witness>>, Fault> {
+    async fn before(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<Vec<Before>, Fault> {
         self.handle.gate().await;
         let world = self.handle.world();
-        let witness = |(partition, offset): &(TopicPartition, i64)| {
-            let record = world.broker.logs.get(partition)?.get(offset - 1)?;
-            Some(Witness::of(&record.at(partition.partition, offset - 1)))
+        let look = |(partition, offset): &(TopicPartition, i64)| {
+            let Some(log) = world.broker.logs.get(partition) else { return Before::Nowhere };
+            match log.get(offset - 1) {
+                Some(record) => Before::Record(Witness::of(&record.at(partition.partition, offset - 1))),
+                None if *offset > log.high() => Before::Nowhere,
+                None => Before::Unknown,
+            }
         };
-        Ok(before.iter().map(witness).collect())
+        Ok(offsets.iter().map(look).collect())
     }
 
     async fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
@@ -272,6 +276,9 @@ impl DeadLetters for SimLetters {
 }
 
 /// The columns of every table.
+///
+/// # Panics
+/// Never: they are constants.
 #[must_use]
 pub fn schema() -> Arc<TableSchema> {
     let column = |name, declaration| Column::declared(name, declaration).ok();
@@ -299,7 +306,7 @@ pub async fn pipeline<L: Lake>(
     scenario: &Scenario,
     schema: &Arc<TableSchema>,
     job: Job,
-) -> Pipeline<SimSource, L::Replica, ()> {
+) -> Pipeline<SimSource, L::Replica, Memory> {
     let is_replay = job == Job::Replay;
     let group = if is_replay { "replay" } else { GROUP };
     let keeps_letters = is_replay || handle.world().members[handle.member].keeps_letters;
@@ -308,15 +315,37 @@ pub async fn pipeline<L: Lake>(
     let mut tables = Vec::new();
     for table in 0..scenario.tables {
         let replica = lake.open(handle, table, group).await;
-        tables.push(Table::new(&format!("t{table}"), &topic(table), schema, limits, on_error, replica));
+        let name = format!("t{table}");
+        let accept = if table == 0 { handle.world().accept } else { Accept::default() };
+        tables.push(Table::new(&name, &topic(table), schema, limits, on_error, replica).accepting(accept));
     }
     let settings = Settings {
         start_at: if is_replay { StartAt::Earliest } else { StartAt::Resume },
         until_caught_up: job != Job::Member,
-        retry_max: Duration::from_mins(10),
+        memory: scenario.memory,
         seed: scenario.seed ^ handle.member() as u64,
+        ..Settings::default()
     };
     let source = SimSource::new(handle.clone(), scenario, is_replay);
     let letters = SimLetters { handle: handle.clone(), written: Vec::new() };
-    Pipeline::new(source, tables, Box::new(letters), settings, ())
+    let memory = Memory { handle: handle.clone(), limit: scenario.memory + scenario.block * RECORD_BYTES };
+    Pipeline::new(source, tables, Box::new(letters), settings, memory)
+}
+
+/// No decoded record takes more.
+const RECORD_BYTES: usize = 400;
+
+/// Watches that batches do not take more memory than they may: the limit, and one block that was read below it.
+pub struct Memory {
+    handle: Handle,
+    limit: usize,
+}
+
+impl Observer for Memory {
+    fn buffered(&mut self, bytes: usize) {
+        if bytes > self.limit {
+            let text = format!("{}: its batches take {bytes} bytes of {}", self.handle.name(), self.limit);
+            self.handle.world().violations.push(text);
+        }
+    }
 }

@@ -92,7 +92,7 @@ pub enum Write {
     Truncate,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Open {
     changes: Vec<Change>,
     /// The rows as the transaction sees them; `None`: gone.
@@ -100,7 +100,7 @@ struct Open {
 }
 
 /// The database.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Postgres {
     lsn: u64,
     value: u64,
@@ -115,6 +115,14 @@ pub struct Postgres {
 }
 
 impl Postgres {
+    /// Sets the database back to what `backup` holds.
+    pub fn restore(&mut self, backup: Self) {
+        // values stay unique, or an older row could pass for a newer one
+        let (open, locks, table_locks) = Default::default();
+        // and no address of the new space is one of the old
+        *self = Self { value: self.value, lsn: backup.lsn + 4, open, locks, table_locks, ..backup };
+    }
+
     /// The next WAL address.
     pub fn advance(&mut self) -> u64 {
         self.lsn += 8;

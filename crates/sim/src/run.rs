@@ -11,11 +11,12 @@ use tokio::{
 };
 
 use crate::{
+    accident,
     broker::SESSION,
     check,
     connector::topic,
     envelope::{Record, Truth, record_key},
-    lake::{Lake, Simulated},
+    lake::{Lake, SimTable, Simulated},
     member::{GROUP, Handle, Job, pipeline, schema},
     postgres::Write,
     scenario::{Scenario, What},
@@ -44,6 +45,9 @@ pub fn run(scenario: &Scenario, is_traced: bool) -> Outcome {
 }
 
 /// Runs `scenario` over `lake`, in a time of its own.
+///
+/// # Panics
+/// Never: a runtime without I/O needs nothing from the system.
 #[must_use]
 pub fn run_on<L: Lake>(lake: L, scenario: &Scenario, is_traced: bool) -> Outcome {
     #[expect(clippy::expect_used, reason = "a runtime without I/O needs nothing from the system")]
@@ -95,9 +99,12 @@ impl<L: Lake> History<L> {
 
     async fn play(&self) {
         let members: Vec<_> = (0..self.scenario.members).map(|member| self.spawn(member)).collect();
-        for step in &self.scenario.steps {
+        for (at, step) in self.scenario.steps.iter().enumerate() {
             sleep(step.after).await;
             let mut world = self.world();
+            if at == self.scenario.steps.len() / 2 {
+                world.backup = world.source.clone();
+            }
             world.note(|| format!("{:?}", step.what));
             act(&mut world, &step.what);
             if !world.violations.is_empty() {
@@ -109,7 +116,14 @@ impl<L: Lake> History<L> {
         if !self.world().violations.is_empty() {
             return;
         }
-        self.last_member().await;
+        if let Some(accident) = self.scenario.accident {
+            accident::happens(&mut self.world(), accident);
+        }
+        let told = self.last_member().await;
+        if let Some(told) = told {
+            accident::accept(&mut self.world(), &told);
+            self.last_member().await;
+        }
         check::equality(&mut self.world());
         if self.world().violations.is_empty() {
             self.replay().await;
@@ -167,15 +181,23 @@ impl<L: Lake> History<L> {
         ended
     }
 
-    async fn last_member(&self) {
+    /// Reads everything to its end. What the operator is told to accept, if anything, is handed back.
+    async fn last_member(&self) -> Option<String> {
         let handle = Handle::new(&self.world, 0);
         self.world().members[0].keeps_letters = true;
         self.world().members[0].paused_until = None;
         let ended = self.run_to_end(&handle, Job::LastMember).await;
         let mut world = self.world();
         match ended {
-            Ok(summary) => account(&mut world, &summary, "the last member"),
-            Err(fault) => world.violations.push(format!("the last member ended: {fault}")),
+            Ok(mut summary) => {
+                let told = accident::told(&mut world, &mut summary);
+                account(&mut world, &summary, "the last member");
+                told
+            }
+            Err(fault) => {
+                world.violations.push(format!("the last member ended: {fault}"));
+                None
+            }
         }
     }
 
@@ -194,7 +216,7 @@ impl<L: Lake> History<L> {
         };
         account(&mut world, &summary, "the replay");
         let records = world.broker.count(|_| true);
-        let poison = world.broker.count(|truth| *truth == Truth::Poison);
+        let poison = poison(&world);
         let sum =
             |of: fn(&pipeline::Counts) -> u64| summary.tables.iter().map(|(_, counts, _)| of(counts)).sum::<u64>();
         world.stats.replayed += records;
@@ -215,6 +237,15 @@ impl<L: Lake> History<L> {
             }
         }
     }
+}
+
+/// Bad records that a replay meets.
+fn poison(world: &World) -> u64 {
+    let of = |(table, replica): (usize, &SimTable)| {
+        let logs = world.broker.partitions(&topic(table)).into_iter().filter_map(|tp| world.broker.logs.get(&tp));
+        logs.flat_map(|log| &log.records).filter(|record| record.is_poison(replica.epoch.since)).count() as u64
+    };
+    world.lake.tables.iter().enumerate().map(of).sum()
 }
 
 /// A run that ended by itself: every record is accounted for, and no table halted but for a bad record.
@@ -343,6 +374,8 @@ fn act(world: &mut World, what: &What) {
         What::LoseCommits(count) => world.commits_lost += count,
         What::StaleCommits(count) => world.stale_commits += count,
         What::AddPartition => add_partition(world),
+        // what retention has taken, a lost table cannot read again
+        What::Trim if world.has_accident => {}
         What::Trim => trim(world),
     }
     world.wake();
@@ -352,7 +385,7 @@ fn act(world: &mut World, what: &What) {
 fn insert(world: &mut World, table: usize, key: Option<String>, value: Option<&str>, truth: Truth) {
     let partitions = world.broker.partitions(&topic(table));
     let chosen = world.rng.random_range(0..partitions.len());
-    let timestamp = world.rng.random_range(0..2_000_000_000_000);
+    let timestamp = world.connector.clock.unwrap_or_else(|| world.rng.random_range(1..2_000_000_000_000));
     world.broker.append(&partitions[chosen], Record { key, value: value.map(str::to_owned), timestamp, truth }, false);
 }
 

@@ -8,6 +8,7 @@ use crate::{lake::Mishap, postgres::Write};
 
 /// Everything that a run depends on.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Scenario {
     /// Where it was drawn from; also the seed of the chances that the run itself takes.
     pub seed: u64,
@@ -29,10 +30,29 @@ pub struct Scenario {
     pub batch_records: usize,
     /// Age of a batch.
     pub batch_age: Duration,
+    /// Bytes of the batches from which on a member reads no more.
+    pub memory: usize,
     /// Blocks of records that a poll hands out at most.
     pub block: usize,
+    /// The clocks of source and brokers can be relied on; otherwise they jump.
+    pub is_clock_true: bool,
+    /// What happens to the table, its topic or the source while no member runs.
+    pub accident: Option<Accident>,
     /// What happens, one after the other.
     pub steps: Vec<Step>,
+}
+
+/// What the operator meets before the last member is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accident {
+    /// The first table was deleted.
+    LostTable,
+    /// It was set back to an older version.
+    OlderTable,
+    /// Its topic was created anew, and filled by a new snapshot.
+    NewTopic,
+    /// The database was set back to an older state, its WAL addresses too, and snapshotted anew.
+    OlderSource,
 }
 
 /// Something that happens a while after the one before it.
@@ -139,9 +159,21 @@ impl Scenario {
             keeps_letters: rng.random_ratio(3, 4),
             batch_records: *pick(rng, &[1, 2, 3, 7, 20, 1000]),
             batch_age: Duration::from_millis(*pick(rng, &[10, 200, 2000])),
+            memory: *pick(rng, &[200, 2000, 1 << 20]),
             block: *pick(rng, &[1, 3, 20, 100]),
+            is_clock_true: rng.random(),
+            accident: None,
             steps: Vec::new(),
         };
+        if rng.random_ratio(1, 4) {
+            let all = [Accident::LostTable, Accident::OlderTable, Accident::NewTopic, Accident::OlderSource];
+            scenario.accident = Some(*pick(rng, &all));
+            scenario.is_clock_true = true;
+            if scenario.accident == Some(Accident::OlderSource) {
+                // a partition that got no row of the new snapshot shows no sign (docs/adr/0005-epochs.md)
+                (scenario.tables, scenario.partitions) = (1, 1);
+            }
+        }
         let length = *pick(rng, &[60, 160, 500]);
         // some histories are quiet and some are nothing but trouble
         let trouble = *pick(rng, &[0, 5, 15, 40]);

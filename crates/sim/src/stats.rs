@@ -81,6 +81,10 @@ stats! {
     poison,
     /// Tables halted by a bad record, and started again by the operator.
     halts,
+    /// Accidents with the table, its topic or the source.
+    accidents,
+    /// Accidents that halted the table, and that the operator accepted.
+    accepted,
     /// Records that the last replay delivered again.
     replayed,
 }

@@ -5,14 +5,14 @@ use std::{
     sync::Arc,
 };
 
-use pipeline::TopicPartition;
+use pipeline::{Accept, TopicPartition};
 use rand::{SeedableRng, rngs::StdRng};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     broker::{Broker, Protocol},
     connector::{Connector, Output, topic},
-    lake::{SimLake, SimTable},
+    lake::SimLake,
     member::Handle,
     postgres::Postgres,
     scenario::Scenario,
@@ -59,6 +59,12 @@ pub struct World {
     pub letters: BTreeSet<(TopicPartition, i64)>,
     /// Up to where the records of each partition are known to be durable.
     pub durable: BTreeMap<TopicPartition, i64>,
+    /// A backup of the source.
+    pub backup: Postgres,
+    /// An accident waits at the end.
+    pub has_accident: bool,
+    /// What the operator accepts at the next start.
+    pub accept: Accept,
     /// The members, and what is done to them.
     pub members: Vec<Control>,
     /// Offset commits that will get lost.
@@ -87,6 +93,7 @@ impl World {
         }
         let mut connector = Connector::default();
         (connector.leaves_out, connector.tables) = (scenario.leaves_out, scenario.tables);
+        connector.clock = scenario.is_clock_true.then_some(1_000_000);
         let control = || Control { keeps_letters: scenario.keeps_letters, ..Control::default() };
         Self {
             rng: StdRng::seed_from_u64(scenario.seed),
@@ -94,9 +101,12 @@ impl World {
             source: Postgres::default(),
             connector,
             broker,
-            lake: SimLake { tables: vec![SimTable::default(); scenario.tables], ..SimLake::default() },
+            lake: SimLake::of(scenario.tables),
             letters: BTreeSet::new(),
             durable: BTreeMap::new(),
+            backup: Postgres::default(),
+            has_accident: scenario.accident.is_some(),
+            accept: Accept::default(),
             members: (0..scenario.members).map(|_| control()).collect(),
             commits_lost: 0,
             stale_commits: 0,

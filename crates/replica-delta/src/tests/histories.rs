@@ -1,0 +1,317 @@
+//! The simulator's histories over the real replica, on a store that goes wrong; and the contract that both lakes keep.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use arrow::{
+    array::{Array, AsArray, RecordBatch},
+    datatypes::Int64Type,
+};
+use async_trait::async_trait;
+use change::{
+    Lsn, Order, TableSchema,
+    model::{self, Row},
+};
+use datafusion::prelude::SessionContext;
+use futures::{StreamExt, TryStreamExt, stream, stream::BoxStream};
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, memory::InMemory, path::Path,
+};
+use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Replica, TopicPartition};
+use rand::Rng;
+use sim::{
+    check,
+    connector::topic,
+    contract::{self, Stage},
+    lake::{self, Mishap, SimTable},
+    member::{GROUP, Handle, schema},
+    run::run_on,
+    scenario::Scenario,
+    world::World,
+};
+use tokio::time::{Duration, sleep};
+
+use crate::{DeltaReplica, Lake, checkpoint};
+
+/// A store as one member of a history reaches it: each call takes a moment and may be the last one of the member, and
+/// what the history says goes wrong does.
+#[derive(Clone)]
+struct Stormy {
+    calm: Arc<InMemory>,
+    handle: Handle,
+}
+
+impl Stormy {
+    /// Until the store has got the call.
+    async fn reach(&self) -> Result<()> {
+        self.handle.gate().await;
+        if self.handle.world().lake.is_away() { Err(away("the store does not answer")) } else { Ok(()) }
+    }
+}
+
+fn away(what: &'static str) -> Error {
+    Error::Generic { store: "Stormy", source: what.into() }
+}
+
+impl fmt::Debug for Stormy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stormy")
+    }
+}
+
+impl fmt::Display for Stormy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stormy")
+    }
+}
+
+fn is_commit(location: &Path) -> bool {
+    location.as_ref().contains("_delta_log/") && location.extension() == Some("json")
+}
+
+#[async_trait]
+impl ObjectStore for Stormy {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        let mishap = if is_commit(location) { self.handle.world().lake.mishaps.pop() } else { None };
+        if let Some(Mishap::Slow(time)) = mishap {
+            sleep(time).await;
+        }
+        self.reach().await?;
+        if mishap == Some(Mishap::Fails) {
+            self.handle.world().lake.failures += 1;
+            return Err(away("the store failed before the write"));
+        }
+        let put = self.calm.put_opts(location, payload, options).await;
+        if matches!(put, Err(Error::AlreadyExists { .. })) {
+            self.handle.world().lake.conflicts += 1;
+        }
+        self.handle.gate().await;
+        if mishap == Some(Mishap::AnswerLost) {
+            self.handle.world().lake.lost_answers += 1;
+            return Err(away("no answer to the write"));
+        }
+        put
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.reach().await?;
+        self.calm.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.reach().await?;
+        self.calm.get_opts(location, options).await
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.calm.delete_stream(locations)
+    }
+
+    /// Now and then the newest commit is not listed yet.
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (store, listed) = (self.clone(), self.calm.list(prefix));
+        let lagging = async move {
+            store.reach().await?;
+            let mut listed: Vec<ObjectMeta> = listed.try_collect().await?;
+            let newest = listed.iter().map(|found| &found.location).filter(|found| is_commit(found)).max().cloned();
+            let is_lagging = store.handle.world().rng.random_ratio(1, 20);
+            // the first commit says that there is a table at all
+            if let Some(newest) = newest.filter(|newest| is_lagging && !newest.as_ref().ends_with("00000.json")) {
+                listed.retain(|found| found.location != newest);
+            }
+            Ok::<_, Error>(stream::iter(listed.into_iter().map(Ok)))
+        };
+        stream::once(lagging).try_flatten().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.reach().await?;
+        self.calm.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.reach().await?;
+        self.calm.copy_opts(from, to, options).await
+    }
+}
+
+/// Real tables on one store that goes wrong.
+#[derive(Default)]
+struct Real {
+    calm: Arc<InMemory>,
+}
+
+fn location(table: usize) -> String {
+    format!("memory:///t{table}")
+}
+
+impl Real {
+    /// A table's newest version, read past the storm.
+    async fn read(&self, table: usize, schema: &Arc<TableSchema>) -> SimTable {
+        let lake = Lake::over(Arc::clone(&self.calm) as _);
+        let replica = DeltaReplica::open(&lake, "t", &location(table), GROUP, Arc::clone(schema)).await.unwrap();
+        let context = SessionContext::new();
+        replica.prepare(&context).unwrap();
+        let frame = context.read_table(replica.provider().await.unwrap()).unwrap();
+        let mut read = SimTable { version: replica.version(), ..SimTable::default() };
+        read.rows = model::Replica::new(2);
+        let mut log = lake.table(&location(table)).unwrap();
+        log.load().await.unwrap();
+        read.rows.floor = checkpoint::read_floor(&log).await.unwrap();
+        read.epoch = replica.epoch();
+        for batch in frame.collect().await.unwrap() {
+            read.rows.rows.extend((0..batch.num_rows()).map(|row| stored(&batch, row)));
+        }
+        let partitions: Vec<_> = (0..16).map(|number| TopicPartition::new(topic(table), number)).collect();
+        for group in [GROUP, "replay"] {
+            let positions = checkpoint::read(&log, group, read.epoch.since, &partitions).await.unwrap();
+            if !positions.is_empty() {
+                read.positions.insert(group.to_owned(), positions);
+            }
+        }
+        read
+    }
+}
+
+fn stored(batch: &RecordBatch, row: usize) -> (i64, Row<String>) {
+    let column = |name: &str| batch.column_by_name(name).unwrap();
+    let long = |name: &str| column(name).as_primitive::<Int64Type>().value(row);
+    let lsn = |name: &str| Lsn::try_from(long(name)).unwrap();
+    let text = |name: &str| {
+        let texts = arrow::compute::cast(column(name), &arrow::datatypes::DataType::Utf8).unwrap();
+        let texts = texts.as_string::<i32>();
+        (!texts.is_null(row)).then(|| texts.value(row).to_owned())
+    };
+    let order = Order { anchor: lsn("source_anchor"), lsn: lsn("source_lsn") };
+    let is_deleted = column("is_deleted").as_boolean().value(row);
+    (long("id"), Row { order, is_deleted, values: vec![text("status"), text("note")] })
+}
+
+/// A real replica whose every new version is looked at.
+struct Watched {
+    inner: DeltaReplica,
+    handle: Handle,
+    lake: Real,
+    table: usize,
+    schema: Arc<TableSchema>,
+}
+
+impl Watched {
+    async fn look(&self) {
+        let newest = self.lake.read(self.table, &self.schema).await;
+        let mut world = self.handle.world();
+        if newest.version > world.lake.tables[self.table].version {
+            check::commit(&mut world, self.table, newest, &self.handle.name());
+        }
+    }
+}
+
+impl Replica for Watched {
+    async fn checkpoint(&mut self, partitions: &[TopicPartition]) -> std::result::Result<Checkpoint, Fault> {
+        self.inner.checkpoint(partitions).await
+    }
+
+    fn held(&self, partition: &TopicPartition) -> i64 {
+        self.inner.held(partition)
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.inner.epoch()
+    }
+
+    async fn rewind(&mut self, positions: &Checkpoint) -> std::result::Result<(), Fault> {
+        self.inner.rewind(positions).await
+    }
+
+    async fn apply(&mut self, batch: &Batch) -> std::result::Result<Applied, Fault> {
+        let applied = self.inner.apply(batch).await;
+        if applied.is_ok() {
+            self.look().await;
+        }
+        applied
+    }
+
+    async fn maintain(&mut self) -> std::result::Result<(), Fault> {
+        self.inner.maintain().await
+    }
+}
+
+impl lake::Lake for Real {
+    type Replica = Watched;
+
+    async fn open(&self, handle: &Handle, table: usize, group: &str) -> Watched {
+        let (schema, store) = (schema(), Stormy { calm: Arc::clone(&self.calm), handle: handle.clone() });
+        let lake = Lake::over(Arc::new(store));
+        let inner = loop {
+            match DeltaReplica::open(&lake, "t", &location(table), group, Arc::clone(&schema)).await {
+                Ok(inner) => break inner,
+                Err(fault) => {
+                    assert_ne!(fault.remedy, pipeline::Remedy::Halt, "{fault}");
+                    sleep(Duration::from_millis(500)).await;
+                }
+            }
+        };
+        let lake = Self { calm: Arc::clone(&self.calm) };
+        Watched { inner, handle: handle.clone(), lake, table, schema }
+    }
+
+    async fn table(&self, _: &Handle, table: usize) -> SimTable {
+        self.read(table, &schema()).await
+    }
+}
+
+#[test]
+fn histories_over_real_tables_on_a_store_that_goes_wrong_keep_every_promise() {
+    let (mut played, mut stats) = (0, sim::stats::Stats::default());
+    for seed in 0..histories() {
+        let scenario = Scenario::draw(seed);
+        let outcome = run_on(Real::default(), &scenario, false);
+        assert!(outcome.violations.is_empty(), "seed {seed}: {:?}", outcome.violations);
+        stats += outcome.stats;
+        played += 1;
+    }
+    eprintln!("{played} histories over real tables: {stats}");
+}
+
+/// How many histories are played; a long run names more.
+fn histories() -> u64 {
+    std::env::var("HIGHWATER_HISTORIES").map_or(60, |count| count.parse().unwrap())
+}
+
+struct Alone {
+    real: Real,
+    world: Arc<Mutex<World>>,
+}
+
+impl Stage for Alone {
+    type Replica = Watched;
+
+    async fn writer(&self) -> Watched {
+        lake::Lake::open(&self.real, &Handle::new(&self.world, 0), 0, GROUP).await
+    }
+
+    async fn table(&self) -> SimTable {
+        self.real.read(0, &schema()).await
+    }
+
+    fn next(&self, mishap: Mishap) {
+        self.world.lock().unwrap().lake.mishaps.push(mishap);
+    }
+}
+
+#[test]
+fn the_real_lake_keeps_the_contract() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let scenario = Scenario { tables: 1, members: 1, ..Scenario::draw(0) };
+    runtime.block_on(contract::every_case(|| Alone {
+        real: Real::default(),
+        world: Arc::new(Mutex::new(World::new(&scenario, false))),
+    }));
+}
