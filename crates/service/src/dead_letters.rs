@@ -42,8 +42,8 @@ fn list(args: &LettersArgs, out: impl Write) -> Result<ExitCode> {
             return Ok(());
         }
         if args.json {
-            serde_json::to_writer(&mut out, &if args.show_values { letter.clone() } else { without_values(letter) })?;
-            out.write_all(b"\n")?;
+            let shown = if args.show_values { letter.clone() } else { without_values(letter) };
+            writeln!(out, "{}", serde_json::to_string(&shown)?)?;
             return Ok(());
         }
         let mut row = vec![
