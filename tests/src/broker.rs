@@ -134,6 +134,12 @@ impl Broker {
         Ok(members.filter(|member| member.assignment().is_some_and(|bytes| bytes.len() > 10)).count())
     }
 
+    /// How a consumer group assigns partitions, by the strategy's name; empty where the broker does it.
+    pub fn protocol(&self, group: &str) -> Result<String> {
+        let groups = self.reader("tests")?.fetch_group_list(Some(group), TIMEOUT)?;
+        Ok(groups.groups().first().map(|group| group.protocol().to_owned()).unwrap_or_default())
+    }
+
     /// The topic's records from the given offset of each partition (all: from the first kept) to the end at this moment, in the
     /// order of arrival of each partition.
     pub fn read(&self, topic: &str, from: Option<&[i64]>) -> Result<Vec<Record>> {

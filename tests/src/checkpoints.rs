@@ -4,7 +4,7 @@
 //! The exact invariant: at any moment, read the group's committed offset and *then* the checkpoint (the `txn` action of the partition in the
 //! newest version of the table). Where committed > checkpoint, every record between the two may change nothing: it is a tombstone, or its
 //! key had an order as great before, in its partition. For a batch without an effective row makes no Delta commit, and its offsets are
-//! acknowledged all the same. Reading in that order makes the check sound: a checkpoint only grows.
+//! acknowledged all the same. Reading in that order makes the check sound where a checkpoint only grows, which is checked for every version.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::Value;
 
 use crate::broker::committed;
@@ -83,9 +83,13 @@ impl Watch {
 
     /// Takes a last sample and checks all of them against the topic's events.
     pub fn finish(self, events: &[Event]) -> Result<Checked> {
+        check(&self.stop()?, events)
+    }
+
+    /// Takes a last sample and gives all of them: no checkpoint has moved back.
+    pub fn stop(self) -> Result<Vec<Sample>> {
         self.ending.store(true, Ordering::Relaxed);
-        let samples = self.thread.join().map_err(|_| anyhow!("the watching thread panicked"))??;
-        check(&samples, events)
+        self.thread.join().map_err(|_| anyhow!("the watching thread panicked"))?
     }
 }
 
@@ -134,7 +138,8 @@ impl DeltaLog {
                 let txn = &action["txn"];
                 let partition = txn["appId"].as_str().and_then(|app_id| self.app_ids.get(app_id));
                 if let (Some(partition), Some(offset)) = (partition, txn["version"].as_i64()) {
-                    self.checkpoint[*partition] = offset;
+                    let before = std::mem::replace(&mut self.checkpoint[*partition], offset);
+                    ensure!(before <= offset, "version {}: a checkpoint goes from {before} to {offset}", self.next);
                 }
             }
             self.next += 1;

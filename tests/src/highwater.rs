@@ -9,12 +9,13 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 
 use crate::process::{Process, Program, tail};
+use crate::s3::{BUCKET, S3, SECRET};
 use crate::shop::{Shop, wait};
 
 /// The binary to test, where it is not the one built beside the tests.
 pub const BINARY: &str = "HIGHWATER_BIN";
 
-/// For a command that ends by itself, and for the lag to become zero.
+/// The usual [`Highwater::patience`].
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How one member of a group is configured.
@@ -27,6 +28,10 @@ pub struct Highwater {
     pub group: String,
     /// The table's folder.
     pub table: PathBuf,
+    /// How long a command that ends by itself may take, and the lag to become zero.
+    pub patience: Duration,
+    /// Whether it logs each batch.
+    pub verbose: bool,
     calls: AtomicU32,
 }
 
@@ -57,20 +62,49 @@ impl Highwater {
     pub fn configure(home: &Path, shop: &Shop) -> Result<Self> {
         let group = format!("highwater-{}", shop.name);
         let table = home.join("lake/orders");
-        Self::member(home, shop, "highwater", group, table)
-    }
-
-    /// A second member of the same group, for the same table.
-    pub fn another(&self, shop: &Shop, name: &str) -> Result<Self> {
-        Self::member(&self.home, shop, name, self.group.clone(), self.table.clone())
-    }
-
-    fn member(home: &Path, shop: &Shop, name: &str, group: String, table: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(home)?;
-        let config = home.join(format!("{name}.toml"));
-        let dead_letters = config.with_extension("dead-letters.ndjson");
-        std::fs::write(&config, settings(shop, &group, &table, &dead_letters))?;
-        Ok(Self { binary: binary()?, home: home.into(), config, group, table, calls: AtomicU32::new(0) })
+        let config = home.join("highwater.toml");
+        std::fs::write(&config, settings(shop, &group, &table, &dead_letters(&config)))?;
+        let (home, patience, verbose, calls) = (home.into(), PATIENCE, false, AtomicU32::new(0));
+        Ok(Self { binary: binary()?, home, config, group, table, patience, verbose, calls })
+    }
+
+    /// A second member of the same group, for the same table and with the same settings.
+    pub fn another(&self, name: &str) -> Result<Self> {
+        let config = self.config.with_file_name(format!("{name}.toml"));
+        std::fs::copy(&self.config, &config)?;
+        let (binary, home, group, table) =
+            (self.binary.clone(), self.home.clone(), self.group.clone(), self.table.clone());
+        let (patience, verbose, calls) = (self.patience, self.verbose, AtomicU32::new(0));
+        let member = Self { binary, home, config, group, table, patience, verbose, calls };
+        let path = |config: &Path| dead_letters(config).display().to_string();
+        member.change(&path(&self.config), &path(&member.config))?;
+        Ok(member)
+    }
+
+    /// Replaces a part of the config's text.
+    pub fn change(&self, part: &str, by: &str) -> Result<()> {
+        let text = std::fs::read_to_string(&self.config)?;
+        ensure!(text.contains(part), "`{part}` is not in {}", self.config.display());
+        Ok(std::fs::write(&self.config, text.replace(part, by))?)
+    }
+
+    /// Replaces all of `[kafka.options]`.
+    pub fn kafka_options(&self, options: &[(&str, &str)]) -> Result<()> {
+        const SECTION: &str = "[kafka.options]\n";
+        let text = std::fs::read_to_string(&self.config)?;
+        let (_, old) = text.split_once(SECTION).context("no [kafka.options]")?;
+        let old = old.split_once("\n\n").map_or(old, |(old, _)| old);
+        let new: Vec<String> = options.iter().map(|(name, value)| format!("\"{name}\" = \"{value}\"")).collect();
+        self.change(&format!("{SECTION}{old}"), &format!("{SECTION}{}", new.join("\n")))
+    }
+
+    /// Puts the table into an S3 server's bucket, before the first run.
+    pub fn store_in(&mut self, server: &S3, table: &str) -> Result<()> {
+        self.change(&self.table.display().to_string(), &format!("s3://{BUCKET}/{table}"))?;
+        self.change("[batch]", &format!("{}\n[batch]", server.store(SECRET)))?;
+        self.table = server.folder(table);
+        Ok(())
     }
 
     fn program(&self, command: &[&str]) -> Program {
@@ -78,6 +112,7 @@ impl Highwater {
         let name = format!("{member}-{}-{}", self.calls.fetch_add(1, Ordering::Relaxed), command[0]);
         let config = self.config.to_string_lossy();
         Program::new(&name, &self.binary, self.home.join(format!("{name}.err")))
+            .args(self.verbose.then_some("--verbose"))
             .args([command[0], "--config", &*config])
             .args(command[1..].iter().copied())
             .output(self.home.join(format!("{name}.out")))
@@ -91,7 +126,7 @@ impl Highwater {
     /// Runs a command to its end, whatever its status.
     pub fn output(&self, command: &[&str]) -> Result<Output> {
         let program = self.program(command);
-        let status = program.start()?.wait(PATIENCE)?;
+        let status = program.start()?.wait(self.patience)?;
         let read = |path: &Path| std::fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         let stdout = program.output.as_deref().map(read).transpose()?.unwrap_or_default();
         Ok(Output { status, stdout, stderr: read(&program.log)? })
@@ -129,7 +164,7 @@ impl Highwater {
 
     /// Waits until the group has acknowledged all that lies in the topic.
     pub fn wait_caught_up(&self, shop: &Shop, process: &mut Process) -> Result<()> {
-        wait(PATIENCE, &format!("group {} did not come to the end of its topic", self.group), || {
+        wait(self.patience, &format!("group {} did not come to the end of its topic", self.group), || {
             if let Some(status) = process.ended()? {
                 bail!("{} ended: {status}\n{}", process.name(), process.log());
             }
@@ -140,8 +175,9 @@ impl Highwater {
         .with_context(|| process.log())
     }
 
-    /// Stops a running one by SIGTERM and insists on the promised exit: status 0 within 10 s, with every record accounted for.
-    pub fn stop(&self, mut process: Process) -> Result<()> {
+    /// Stops a running one by SIGTERM and insists on the promised exit: status 0 within 10 s, with every record accounted for. Gives how many
+    /// it received.
+    pub fn stop(&self, mut process: Process) -> Result<i64> {
         let status = process.stop(Signal::TERM, Duration::from_secs(10))?;
         ensure!(
             status.success(),
@@ -154,7 +190,7 @@ impl Highwater {
 
     /// Fails where a record of this member went to the dead letters: no test makes one that should.
     pub fn no_dead_letters(&self) -> Result<()> {
-        let text = std::fs::read_to_string(self.config.with_extension("dead-letters.ndjson")).unwrap_or_default();
+        let text = std::fs::read_to_string(dead_letters(&self.config)).unwrap_or_default();
         ensure!(text.is_empty(), "{} records went to the dead letters: {text:.2000}", text.lines().count());
         Ok(())
     }
@@ -163,6 +199,19 @@ impl Highwater {
     pub fn version(&self) -> Option<u64> {
         let log = std::fs::read_dir(self.table.join("_delta_log")).ok()?;
         log.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".json")?.parse().ok()).max()
+    }
+
+    /// The logs of all its processes that were started by [`run`](Self::run), one after the other.
+    pub fn run_logs(&self) -> Result<String> {
+        let member = self.config.file_stem().unwrap_or_default().to_string_lossy();
+        let mut logs = String::new();
+        for call in 0..self.calls.load(Ordering::Relaxed) {
+            let log = self.home.join(format!("{member}-{call}-run.err"));
+            if log.exists() {
+                logs += &String::from_utf8_lossy(&std::fs::read(log)?);
+            }
+        }
+        Ok(logs)
     }
 
     /// The end of the last log of a process of this member, for an error's text.
@@ -189,19 +238,24 @@ pub fn binary() -> Result<PathBuf> {
     Ok(beside)
 }
 
+fn dead_letters(config: &Path) -> PathBuf {
+    config.with_extension("dead-letters.ndjson")
+}
+
 /// Checks the sums that highwater logs at its end: every record received was merged, superseded, guarded, without change, or a dead letter.
-fn account(log: &str) -> Result<()> {
+/// Gives how many were received.
+fn account(log: &str) -> Result<i64> {
     let line =
         log.lines().rev().find(|line| line.contains("received=")).with_context(|| format!("no counts in: {log}"))?;
     let count = |name: &str| number(line, name).with_context(|| format!("no {name} in: {line}"));
     let fates = ["merged", "superseded", "guarded", "no_change", "dead_lettered"];
     let sum = fates.iter().map(|name| count(name)).sum::<Result<i64>>()?;
     ensure!(sum == count("received")?, "not every record is accounted for: {line}");
-    Ok(())
+    Ok(sum)
 }
 
 /// The number after `name` and what separates them, in `name=5` as in `"name": 5`.
-fn number(text: &str, name: &str) -> Option<i64> {
+pub fn number(text: &str, name: &str) -> Option<i64> {
     let (_, rest) = text.rsplit_once(name)?;
     let rest = rest.trim_start_matches(['"', ' ', ':', '=']);
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len());
@@ -255,7 +309,7 @@ mod tests {
         let counts = |received| {
             format!("x\nINFO received={received} merged=4 superseded=3 guarded=2 no_change=1 dead_lettered=0\n")
         };
-        assert!(account(&counts(10)).is_ok());
+        assert_eq!(account(&counts(10)).unwrap(), 10);
         assert!(account(&counts(11)).is_err());
         assert!(account("nothing").is_err());
     }

@@ -79,9 +79,14 @@ impl S3 {
         self.process.as_mut().context("the S3 server is not running")?.thaw()
     }
 
+    /// Where a table's objects lie as files.
+    pub fn folder(&self, table: &str) -> PathBuf {
+        self.data.join(BUCKET).join(table)
+    }
+
     /// The versions of the table in the bucket's folder `table`, as its log has them.
     pub fn versions(&self, table: &str) -> Vec<u64> {
-        let log = std::fs::read_dir(self.data.join(BUCKET).join(table).join("_delta_log"));
+        let log = std::fs::read_dir(self.folder(table).join("_delta_log"));
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
         let names = log.into_iter().flatten().filter_map(name);
         let mut versions: Vec<u64> = names.filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();

@@ -19,6 +19,8 @@ mod histories;
 mod kills;
 #[path = "stack/letters.rs"]
 mod letters;
+#[path = "stack/members.rs"]
+mod members;
 #[path = "stack/ordering.rs"]
 mod ordering;
 #[path = "stack/outages.rs"]

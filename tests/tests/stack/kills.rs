@@ -15,10 +15,10 @@ use crate::verdict::{figures, verdict};
 
 const KILLS: u32 = 10;
 /// Set it to have the moments of an earlier run again.
-const SEED: &str = "HIGHWATER_TEST_SEED";
+pub(crate) const SEED: &str = "HIGHWATER_TEST_SEED";
 
 /// Makes changes, round after round, until `body` has ended; gives the number of changes and what the body gave.
-fn under_load<T>(shop: &Shop, body: impl FnOnce() -> Result<T>) -> Result<(u32, T)> {
+pub(crate) fn under_load<T>(shop: &Shop, body: impl FnOnce() -> Result<T>) -> Result<(u32, T)> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = scope.spawn(|| -> Result<u32> {

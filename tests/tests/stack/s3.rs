@@ -119,11 +119,8 @@ fn an_outage_that_outlasts_the_store_s_own_retries_is_waited_for() -> Result<()>
     let stack = shared()?;
     let shop = Shop::open(&stack, "s3_outage", 3)?;
     let mut server = S3::start_new(&stack.scratch)?;
-    let home = stack.scratch.folder("s3_outage")?;
-    let highwater = Highwater::configure(&home, &shop)?;
-    let config = home.join("highwater.toml");
-    let text = std::fs::read_to_string(&config)?.replace(&*highwater.table.to_string_lossy(), &at("outlasted"));
-    std::fs::write(&config, format!("{text}\n{}", server.store(SECRET)))?;
+    let mut highwater = Highwater::configure(&stack.scratch.folder("s3_outage")?, &shop)?;
+    highwater.store_in(&server, "outlasted")?;
     shop.generate(200, 100, 20, 1)?;
     shop.connect()?;
     shop.delivered()?;
@@ -182,7 +179,7 @@ fn a_store_that_cannot_be_used_ends_the_process_with_the_table_s_name_and_the_re
 }
 
 /// The versions that a writer's log claims for its batches that changed rows.
-fn committed(log: &str) -> BTreeSet<u64> {
+pub(crate) fn committed(log: &str) -> BTreeSet<u64> {
     let lines = log.lines().filter(|line| line.contains("batch is durable") && !line.ends_with("rows_changed=0"));
     lines.filter_map(|line| line.split_once(" version=")?.1.split(' ').next()?.parse().ok()).collect()
 }
