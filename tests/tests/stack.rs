@@ -31,6 +31,8 @@ mod refusals;
 mod s3;
 #[path = "stack/servers.rs"]
 mod servers;
+#[path = "stack/soak.rs"]
+mod soak;
 #[path = "stack/specification.rs"]
 mod specification;
 #[path = "stack/streaming.rs"]
