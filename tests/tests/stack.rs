@@ -5,6 +5,8 @@
 
 #![allow(clippy::expect_used, reason = "a test may panic")]
 
+#[path = "stack/accidents.rs"]
+mod accidents;
 #[path = "stack/captures.rs"]
 mod captures;
 #[path = "stack/changes.rs"]

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    AssignedPartition, Backoff, Before, Checkpoint, Fault, Observer, Pipeline, Remedy, Replica, Source, Table,
-    TopicPartition,
+    Accept, AssignedPartition, Backoff, Before, Checkpoint, Epoch, Fault, Observer, Pipeline, Remedy, Replica, Source,
+    Table, TopicPartition,
     start::{self, Arrival, Start},
     table::{Reading, State},
 };
@@ -80,12 +80,31 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         Ok(readings)
     }
 
-    /// Stops the table of a topic that cannot be read any further, as soon as what was read before is durable.
-    pub(crate) fn stop(&mut self, topic: &Arc<str>, fault: impl FnOnce(&Table<R>) -> Fault) {
-        if let Some(&index) = self.by_topic.get(topic) {
-            let fault = fault(&self.tables[index]);
-            self.tables[index].stop(fault);
+    /// Stops the tables whose next offset is not in the topic, or not of the topic that they know: one that was created
+    /// anew may have grown past the offset since the brokers refused it.
+    pub(crate) async fn stop_strayed(&mut self, candidates: Vec<AssignedPartition>) -> Result<(), Fault> {
+        let mut is_found = false;
+        for assigned in &candidates {
+            let AssignedPartition { partition, .. } = assigned;
+            let Some(&index) = self.by_topic.get(&partition.topic) else { continue };
+            let Table { name, partitions, .. } = &self.tables[index];
+            let Some(reading) = partitions.get(&partition.partition) else { continue };
+            let (resume, checkpoint) = (Some(reading.position), &Checkpoint::new());
+            let (epoch, accept) = (Epoch::default(), Accept::default());
+            let arrival = Arrival { table: name, assigned, checkpoint, epoch, accept };
+            let found = match arrival.witness_wanted(resume) {
+                Some(wanted) => self.source.before(vec![wanted]).await?.first().copied(),
+                None => None,
+            };
+            if let Err(fault) = arrival.start(resume, found.unwrap_or(Before::Unknown)) {
+                self.tables[index].stop(fault);
+                is_found = true;
+            }
         }
+        if is_found {
+            return Ok(());
+        }
+        Err(Fault::halt("Kafka: an offset is not in its topic, of a partition that is not to be found; start again"))
     }
 
     /// Makes durable what was read of the partitions that leave, and lets go of them.

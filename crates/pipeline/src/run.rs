@@ -139,12 +139,11 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 }
                 Ok(())
             }
-            Polled::OutOfRange(assigned) => {
-                self.stop(&assigned.partition.topic, |table| table.strayed(&assigned));
-                Ok(())
-            }
+            Polled::OutOfRange(partitions) => self.stop_strayed(partitions).await,
             Polled::Broken(topic, fault) => {
-                self.stop(&topic, |_| fault);
+                if let Some(&table) = self.by_topic.get(&topic) {
+                    self.tables[table].stop(fault);
+                }
                 Ok(())
             }
             Polled::Idle => Ok(()),

@@ -17,8 +17,8 @@ pub enum Polled {
     Revoked(Vec<TopicPartition>),
     /// Everything that these partitions hold at this moment has been read.
     Ended(Vec<TopicPartition>),
-    /// What is to be read next of this partition is not in the topic any more; it reads no further.
-    OutOfRange(AssignedPartition),
+    /// What is to be read next of one of these partitions is not in its topic any more; that one is read no further.
+    OutOfRange(Vec<AssignedPartition>),
     /// A topic cannot be read any further, and why.
     Broken(Arc<str>, Fault),
     /// Nothing until the deadline.

@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use change::{Decoded, Decoder, Horizon, RecordRef, TableSchema};
 
 use crate::{
-    Accept, Acknowledged, AssignedPartition, Batch, BatchLimits, Before, Checkpoint, Counts, DeadLetters, Epoch, Fault,
-    Letter, Mark, Position, Replica, TopicPartition, Witness,
-    buffer::Open,
-    start::{self, Arrival},
+    Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter, Mark, Position,
+    Replica, TopicPartition, Witness, buffer::Open, start,
 };
 
 /// What a record that cannot be decoded or applied does to its table.
@@ -169,18 +167,6 @@ impl<R> Table<R> {
         if self.state == State::Running {
             self.state = State::Halting(fault);
         }
-    }
-
-    /// Why it cannot read on in a partition, whose next offset is outside of what the topic holds.
-    pub(crate) fn strayed(&self, assigned: &AssignedPartition) -> Fault {
-        let resume = self.partitions.get(&assigned.partition.partition).map(|reading| reading.position);
-        let (checkpoint, epoch, accept) = (&Checkpoint::new(), Epoch::default(), Accept::default());
-        let arrival = Arrival { table: &self.name, assigned, checkpoint, epoch, accept };
-        let is_beyond = resume.is_some_and(|position| position.offset > assigned.high);
-        let found = if is_beyond { Before::Nowhere } else { Before::Unknown };
-        arrival.start(resume, found).err().unwrap_or_else(|| {
-            Fault::halt(format!("{}: the brokers have not got the next offset; start again", assigned.partition))
-        })
     }
 
     /// The memory that its batches take, about.

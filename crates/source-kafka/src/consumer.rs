@@ -12,7 +12,7 @@ use std::{
 
 use pipeline::{Acknowledged, AssignedPartition, Fault, Polled, Records, TopicPartition};
 use rdkafka::{
-    Message, Offset, TopicPartitionList,
+    Message, TopicPartitionList,
     consumer::{BaseConsumer, CommitMode, Consumer as _, RebalanceProtocol},
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
 };
@@ -50,8 +50,6 @@ pub(crate) struct Consumer {
     silent: Vec<TopicPartition>,
     acknowledged: BTreeMap<TopicPartition, Acknowledged>,
     topics: Vec<String>,
-    /// Where each partition began.
-    started: BTreeMap<TopicPartition, i64>,
     commits: bool,
 }
 
@@ -78,7 +76,6 @@ impl Consumer {
             silent: Vec::new(),
             acknowledged: BTreeMap::new(),
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
-            started: BTreeMap::new(),
             commits: settings.commits,
         })
     }
@@ -182,11 +179,8 @@ impl Consumer {
         match (error, code) {
             (KafkaError::MessageConsumptionFatal(_), _) => Err(Fault::halt(format!("Kafka: {error}"))),
             _ if peek::is_out_of_range(error) => {
-                let strayed = self.strayed()?;
-                if strayed.is_empty() {
-                    return Err(Fault::halt(format!("Kafka: {error}, of a partition that is not to be found")));
-                }
-                self.tell(strayed.into_iter().map(Polled::OutOfRange));
+                let ranges = self.ranges()?;
+                self.tell(std::iter::once(Polled::OutOfRange(ranges)));
                 Ok(())
             }
             (_, Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic)) => {
@@ -219,25 +213,16 @@ impl Consumer {
         self.waiting.extend(polled);
     }
 
-    /// librdkafka does not say which partition's next offset is out of range: those for which it is.
-    fn strayed(&self) -> Result<Vec<AssignedPartition>, Fault> {
-        let positions = self.client.position().map_err(|e| Fault::halt(format!("reading the positions: {e}")))?;
-        let mut strayed = Vec::new();
-        for element in positions.elements() {
-            let partition = TopicPartition::new(element.topic(), element.partition());
-            let next = match element.offset() {
-                Offset::Offset(offset) => Some(offset),
-                // nothing was read of it so far
-                _ => self.started.get(&partition).copied(),
-            };
-            let range = self.client.fetch_watermarks(element.topic(), element.partition(), ANSWER);
-            if let (Some(next), Ok((low, high))) = (next, range)
-                && !(low..=high).contains(&next)
-            {
-                strayed.push(AssignedPartition { partition, committed: None, low, high });
-            }
-        }
-        Ok(strayed)
+    /// What the topics hold of each partition that is being read. librdkafka does not say which one's next offset is out
+    /// of range.
+    fn ranges(&self) -> Result<Vec<AssignedPartition>, Fault> {
+        let reading = group::partitions(&self.assignment()?).into_iter().filter(|tp| !self.silent.contains(tp));
+        let range = |partition: TopicPartition| {
+            // a topic that is gone by now is reported by itself
+            let (low, high) = self.client.fetch_watermarks(&partition.topic, partition.partition, ANSWER).ok()?;
+            Some(AssignedPartition { partition, committed: None, low, high })
+        };
+        Ok(reading.filter_map(range).collect())
     }
 
     fn is_missing(&self, topic: &str) -> bool {
@@ -332,7 +317,6 @@ impl Consumer {
 
     fn start(&mut self, offsets: &[(TopicPartition, i64)]) -> KafkaResult<()> {
         self.silent.retain(|held| !offsets.iter().any(|(tp, _)| tp == held));
-        self.started.extend(offsets.iter().cloned());
         let list = group::list_at(offsets)?;
         match self.client.rebalance_protocol() {
             RebalanceProtocol::Cooperative => self.client.incremental_assign(&list),

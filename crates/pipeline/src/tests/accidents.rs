@@ -138,11 +138,19 @@ async fn an_acknowledged_position_says_what_the_table_s_commits_hold() {
 #[tokio::test(start_paused = true)]
 async fn a_partition_that_retention_overtakes_halts_its_table_after_what_was_read() {
     let overtaken = AssignedPartition { partition: tp(0), committed: None, low: 7, high: 9 };
-    let script = vec![assigned(&[0], 9), records(0, 0, &["a", "b"]), Polled::OutOfRange(overtaken)];
+    let script = vec![assigned(&[0], 9), records(0, 0, &["a", "b"]), Polled::OutOfRange(vec![overtaken])];
     let run = run_as(script, table(OnError::Halt, Store::default())).await;
     assert_eq!(run.heard.acknowledged(), [(0, 2)]);
     let fault = run.fault().unwrap();
     assert!(fault.contains("offsets 2 to 6 are gone") && fault.contains("--accept-gap orders"), "{fault}");
+
+    // a topic that was created anew has grown past the offset by the time that it is looked at
+    let grown = AssignedPartition { partition: tp(0), committed: None, low: 0, high: 9 };
+    let script = vec![assigned(&[0], 9), records(0, 0, &["a", "b"]), Polled::OutOfRange(vec![grown])];
+    let other = Before::Record(Witness::from_long(12));
+    let run = run_table(script, table(OnError::Halt, Store::default()), other, Box::new(LogOnly), None).await;
+    assert_eq!(run.heard.acknowledged(), [(0, 2)]);
+    assert!(run.fault().unwrap().contains("--accept-topic orders"), "{:?}", run.fault());
 
     let gone = Polled::Broken(TOPIC.into(), Fault::halt("topic is gone"));
     let script = vec![assigned(&[0], 9), records(0, 0, &["a", "b"]), gone];
