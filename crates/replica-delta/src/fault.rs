@@ -11,6 +11,8 @@ use pipeline::Fault;
 pub(crate) fn delta(doing: &str, error: &DeltaTableError) -> Fault {
     match error {
         DeltaTableError::VersionAlreadyExists(_)
+        // the commit that was faster is not listed yet
+        | DeltaTableError::InvalidVersion(_)
         | DeltaTableError::Transaction {
             source: TransactionError::CommitConflict(_) | TransactionError::MaxCommitAttempts(_),
         } => Fault::redo(format!("{doing}: {error}")),
@@ -38,10 +40,14 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
     }
     match refusal(&message) {
         Some(hint) => Fault::halt(format!("{message}; {hint}")),
+        None if message.contains(NOT_LISTED) => Fault::redo(message),
         None if is_store || STORE.iter().any(|sign| message.contains(sign)) => Fault::retry(message),
         None => Fault::halt(message),
     }
 }
+
+/// The kernel's words for a commit that is there, but not in the store's list yet.
+const NOT_LISTED: &str = "no new commits were found";
 
 /// What a store's errors say. delta-kernel and Parquet wrap them in ways that the chain of sources does not show.
 const STORE: [&str; 5] = [
@@ -110,6 +116,7 @@ mod tests {
             ("Generic S3 error: 404: <Code>NoSuchBucket</Code>", Remedy::Halt),
             ("Generic LocalFileSystem error: Unable to create dir: Permission denied (os error 13)", Remedy::Halt),
             ("Schema error: no field named x", Remedy::Halt),
+            ("Kernel error: Requested snapshot version 1 is not available: no new commits were found", Remedy::Redo),
         ];
         for (text, remedy) in table {
             assert_eq!(by_cause("writing", &Wrapped(text)).remedy, remedy, "{text}");

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use arrow::{
@@ -36,17 +39,24 @@ use tokio::time::{Duration, sleep};
 
 use crate::{DeltaReplica, Lake, checkpoint};
 
-/// A store as one member of a history reaches it: each call takes a moment and may be the last one of the member, and
-/// what the history says goes wrong does.
+/// A store as one member of a history reaches it: a write takes a moment and may be the last one of the member, and
+/// what the history says goes wrong does. The kernel reads on a thread of its own, which does not know the history's
+/// time, so reads only fail.
 #[derive(Clone)]
 struct Stormy {
     calm: Arc<InMemory>,
     handle: Handle,
+    /// The store does not answer now.
+    is_away: Arc<AtomicBool>,
 }
 
 impl Stormy {
-    /// Until the store has got the call.
-    async fn reach(&self) -> Result<()> {
+    fn read(&self) -> Result<()> {
+        if self.is_away.load(Ordering::SeqCst) { Err(away("the store does not answer")) } else { Ok(()) }
+    }
+
+    /// Until the store has got the write.
+    async fn write(&self) -> Result<()> {
         self.handle.gate().await;
         if self.handle.world().lake.is_away() { Err(away("the store does not answer")) } else { Ok(()) }
     }
@@ -79,7 +89,7 @@ impl ObjectStore for Stormy {
         if let Some(Mishap::Slow(time)) = mishap {
             sleep(time).await;
         }
-        self.reach().await?;
+        self.write().await?;
         if mishap == Some(Mishap::Fails) {
             self.handle.world().lake.failures += 1;
             return Err(away("the store failed before the write"));
@@ -101,12 +111,12 @@ impl ObjectStore for Stormy {
         location: &Path,
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        self.reach().await?;
+        self.write().await?;
         self.calm.put_multipart_opts(location, options).await
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.reach().await?;
+        self.read()?;
         self.calm.get_opts(location, options).await
     }
 
@@ -118,7 +128,7 @@ impl ObjectStore for Stormy {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (store, listed) = (self.clone(), self.calm.list(prefix));
         let lagging = async move {
-            store.reach().await?;
+            store.read()?;
             let mut listed: Vec<ObjectMeta> = listed.try_collect().await?;
             let newest = listed.iter().map(|found| &found.location).filter(|found| is_commit(found)).max().cloned();
             let is_lagging = store.handle.world().rng.random_ratio(1, 20);
@@ -132,12 +142,12 @@ impl ObjectStore for Stormy {
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        self.reach().await?;
+        self.read()?;
         self.calm.list_with_delimiter(prefix).await
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.reach().await?;
+        self.write().await?;
         self.calm.copy_opts(from, to, options).await
     }
 }
@@ -201,9 +211,16 @@ struct Watched {
     lake: Real,
     table: usize,
     schema: Arc<TableSchema>,
+    is_away: Arc<AtomicBool>,
 }
 
 impl Watched {
+    /// A call is about to be made.
+    async fn call(&self) {
+        self.handle.gate().await;
+        self.is_away.store(self.handle.world().lake.is_away(), Ordering::SeqCst);
+    }
+
     async fn look(&self) {
         let newest = self.lake.read(self.table, &self.schema).await;
         let mut world = self.handle.world();
@@ -215,6 +232,7 @@ impl Watched {
 
 impl Replica for Watched {
     async fn checkpoint(&mut self, partitions: &[TopicPartition]) -> std::result::Result<Checkpoint, Fault> {
+        self.call().await;
         self.inner.checkpoint(partitions).await
     }
 
@@ -231,6 +249,7 @@ impl Replica for Watched {
     }
 
     async fn apply(&mut self, batch: &Batch) -> std::result::Result<Applied, Fault> {
+        self.call().await;
         let applied = self.inner.apply(batch).await;
         if applied.is_ok() {
             self.look().await;
@@ -247,7 +266,9 @@ impl lake::Lake for Real {
     type Replica = Watched;
 
     async fn open(&self, handle: &Handle, table: usize, group: &str) -> Watched {
-        let (schema, store) = (schema(), Stormy { calm: Arc::clone(&self.calm), handle: handle.clone() });
+        let (schema, is_away) = (schema(), Arc::<AtomicBool>::default());
+        let (calm, handle) = (Arc::clone(&self.calm), handle.clone());
+        let store = Stormy { calm, handle: handle.clone(), is_away: Arc::clone(&is_away) };
         let lake = Lake::over(Arc::new(store));
         let inner = loop {
             match DeltaReplica::open(&lake, "t", &location(table), group, Arc::clone(&schema)).await {
@@ -259,7 +280,7 @@ impl lake::Lake for Real {
             }
         };
         let lake = Self { calm: Arc::clone(&self.calm) };
-        Watched { inner, handle: handle.clone(), lake, table, schema }
+        Watched { inner, handle, lake, table, schema, is_away }
     }
 
     async fn table(&self, _: &Handle, table: usize) -> SimTable {
