@@ -12,6 +12,7 @@ pub mod counts;
 pub mod dead_letter;
 pub mod fault;
 pub mod flush;
+mod launch;
 pub mod letter_file;
 pub mod letters;
 pub mod observer;

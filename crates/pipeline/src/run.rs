@@ -51,7 +51,7 @@ pub struct Pipeline<S, R, O> {
     pub(crate) source: S,
     pub(crate) tables: Vec<Table<R>>,
     pub(crate) by_topic: HashMap<Arc<str>, usize>,
-    dead_letters: Box<dyn DeadLetters>,
+    pub(crate) dead_letters: Box<dyn DeadLetters>,
     pub(crate) settings: Settings,
     pub(crate) observer: O,
     pub(crate) flights: JoinSet<Flight<R>>,
@@ -170,61 +170,6 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         Ok(())
     }
 
-    /// Whether there is room for no more records until a batch has landed.
-    fn is_out_of_memory(&self) -> bool {
-        self.bytes() >= self.settings.memory
-    }
-
-    fn bytes(&self) -> usize {
-        self.tables.iter().map(Table::bytes).sum()
-    }
-
-    /// Sends off each open batch that is full, old enough, or the last one of its table; the largest one where memory
-    /// runs out.
-    fn launch_due(&mut self) -> Result<(), Fault> {
-        let now = Instant::now();
-        let crowded = self.is_out_of_memory().then(|| {
-            let free = self.tables.iter().enumerate().filter(|(_, table)| table.replica.is_some());
-            free.max_by_key(|(_, table)| table.open.bytes()).map(|(index, _)| index)
-        });
-        let crowded = crowded.flatten();
-        for (index, table) in self.tables.iter_mut().enumerate() {
-            let is_due = table.open.is_full(&table.limits)
-                || crowded == Some(index)
-                || table.open.due(&table.limits).is_some_and(|due| due <= now)
-                || matches!(table.state, State::Halting(_));
-            if is_due && table.replica.is_some() {
-                Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
-            }
-            if let State::Halting(fault) = &table.state
-                && table.open.is_empty()
-                && table.replica.is_some()
-            {
-                let fault = fault.clone();
-                self.halt(index, fault);
-                return self.launch_due();
-            }
-        }
-        Ok(())
-    }
-
-    fn launch(
-        flights: &mut JoinSet<Flight<R>>,
-        dead_letters: &mut dyn DeadLetters,
-        settings: Settings,
-        index: usize,
-        table: &mut Table<R>,
-    ) -> Result<(), Fault> {
-        if table.open.is_empty() {
-            return Ok(());
-        }
-        let Some(replica) = table.replica.take() else { return Ok(()) };
-        dead_letters.sync()?;
-        let batch = table.seal()?;
-        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings));
-        Ok(())
-    }
-
     pub(crate) fn land(&mut self, flight: Result<Flight<R>, tokio::task::JoinError>) -> Result<(), Fault> {
         let flight = flight.map_err(|e| Fault::halt(format!("a merge ended abnormally: {e}")))?;
         let Flight { table: index, replica, batch, outcome, took } = flight;
@@ -282,23 +227,6 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         // what was read after the fault is dropped; it was not acknowledged
         table.open = crate::buffer::Open::new(Arc::clone(table.schema()));
         table.state = State::Halted(fault);
-    }
-
-    /// Sends off the open batches of some tables and waits until they have landed.
-    pub(crate) async fn drain(&mut self, which: impl Fn(&Table<R>) -> bool) -> Result<(), Fault> {
-        loop {
-            for (index, table) in self.tables.iter_mut().enumerate().filter(|(_, table)| which(table)) {
-                if table.replica.is_some() {
-                    Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
-                }
-            }
-            if self.tables.iter().filter(|table| which(table)).all(|table| table.replica.is_some()) {
-                return Ok(());
-            }
-            if let Some(flight) = self.flights.join_next().await {
-                self.land(flight)?;
-            }
-        }
     }
 
     /// At a stop: what is on its way may land, what is not is dropped and read again by whoever comes next.
