@@ -40,14 +40,15 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
     }
     match refusal(&message) {
         Some(hint) => Fault::halt(format!("{message}; {hint}")),
-        None if message.contains(NOT_LISTED) => Fault::redo(message),
+        None if NOT_LISTED.iter().any(|sign| message.contains(sign)) => Fault::redo(message),
         None if is_store || STORE.iter().any(|sign| message.contains(sign)) => Fault::retry(message),
         None => Fault::halt(message),
     }
 }
 
 /// The kernel's words for a commit that is there, but not in the store's list yet.
-const NOT_LISTED: &str = "no new commits were found";
+const NOT_LISTED: [&str; 3] =
+    ["no new commits were found", "LogSegment end version", "is older than the existing snapshot version"];
 
 /// What a store's errors say. delta-kernel and Parquet wrap them in ways that the chain of sources does not show.
 const STORE: [&str; 5] = [
