@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use futures::executor::block_on;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -75,6 +75,15 @@ impl Broker {
         }
         let found = self.bounds(topic)?.len();
         ensure!(found == partitions, "topic {topic} has {found} partitions, {partitions} were asked for");
+        Ok(())
+    }
+
+    /// Lets the broker compress what comes into a topic, for a test that writes a great deal.
+    pub fn compress(&self, topic: &str) -> Result<()> {
+        let change = AlterConfig::new(ResourceSpecifier::Topic(topic)).set("compression.type", "lz4");
+        for changed in block_on(self.admin()?.alter_configs([&change], &AdminOptions::new()))? {
+            changed.map_err(|(_, code)| anyhow!("can't compress topic {topic}: {code}"))?;
+        }
         Ok(())
     }
 

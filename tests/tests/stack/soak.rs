@@ -18,6 +18,7 @@ use highwater_tests::stack::{Shared, shared};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::groups::assignments;
 use crate::kills::SEED;
 use crate::verdict::figures;
 
@@ -137,7 +138,7 @@ impl Soak<'_> {
                 let member = &mut self.members[index];
                 match member.process.take() {
                     None => member.process = Some(member.highwater.run()?),
-                    Some(process) if up > LEAST && member.thaw_at.is_none() => {
+                    Some(process) if up > LEAST && member.thaw_at.is_none() && has_joined(&process) => {
                         member.highwater.stop(process)?;
                         self.tally.leaves += 1;
                     }
@@ -209,6 +210,7 @@ impl Soak<'_> {
             self.members.iter_mut().filter_map(|member| Some((&member.highwater, member.process.take()?))).collect();
         let (last, mut process) = up.pop().context("no member is up")?;
         for (highwater, process) in up {
+            wait(PATIENCE, "a member did not join", || Ok(has_joined(&process)))?;
             highwater.stop(process)?;
         }
         last.wait_caught_up(self.shop, &mut process)?;
@@ -217,13 +219,19 @@ impl Soak<'_> {
     }
 }
 
+/// A member that comes waits for its store first, and joins the group then.
+fn has_joined(process: &Process) -> bool {
+    !assignments(process).is_empty()
+}
+
 /// How much of PostgreSQL's log Debezium has not confirmed.
 fn behind(shop: &Shop) -> Result<i64> {
     let lag = "pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint";
     shop.database.value(&format!("select {lag} from pg_replication_slots where slot_name = '{}'", shop.name))
 }
 
-/// Makes changes as fast as Debezium takes them, with as many inserts as deletes; gives their number.
+/// Makes changes as fast as Debezium takes them; gives their number. Few inserts and as many deletes, since the replica keeps deleted rows
+/// and each merge writes all.
 fn load(shop: &Shop, done: &AtomicBool) -> Result<u64> {
     let mut rounds = 0;
     while !done.load(Ordering::Relaxed) {
@@ -232,7 +240,7 @@ fn load(shop: &Shop, done: &AtomicBool) -> Result<u64> {
             continue;
         }
         rounds += 1;
-        shop.generate(ROUND / 8, ROUND / 8 * 6, ROUND / 8, rounds)?;
+        shop.generate(ROUND / 100, ROUND / 100 * 98, ROUND / 100, rounds)?;
     }
     Ok(rounds * u64::from(ROUND))
 }
@@ -250,6 +258,8 @@ fn a_soak_ends_equal() -> Result<()> {
 
     let stack = shared()?;
     let shop = Shop::open(&stack, "soak", 6)?;
+    // An hour's records are 25 GB
+    shop.broker.compress(&shop.topic)?;
     let scratch = Scratch::new("s3")?;
     let store = S3::start_new(&scratch)?;
     let mut first = Highwater::configure(&stack.scratch.folder("soak")?, &shop)?;
