@@ -176,4 +176,20 @@ mod tests {
         assert!(check(&[sample(3, 1)], &events).is_err());
         assert!(check(&[sample(1, 0)], &events).is_err());
     }
+
+    #[test]
+    fn a_checkpoint_that_moves_back_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let version = |version: u64, offset: i64| {
+            let action = serde_json::json!({"txn": {"appId": "a", "version": offset}}).to_string();
+            std::fs::write(folder.path().join(format!("{version:020}.json")), action).unwrap();
+        };
+        let app_ids = HashMap::from([("a".to_owned(), 0)]);
+        let mut log = DeltaLog { folder: folder.path().into(), app_ids, next: 0, checkpoint: vec![0] };
+        version(0, 7);
+        version(1, 7);
+        assert_eq!(log.checkpoint().unwrap(), [7]);
+        version(2, 6);
+        assert!(log.checkpoint().is_err());
+    }
 }
