@@ -41,7 +41,7 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
     match refusal(&message) {
         Some(hint) => Fault::halt(format!("{message}; {hint}")),
         None if NOT_LISTED.iter().any(|sign| message.contains(sign)) => Fault::redo(message),
-        None if is_store || STORE.iter().any(|sign| message.contains(sign)) => Fault::retry(message),
+        None if is_store || STORE.iter().any(|sign| message.to_lowercase().contains(sign)) => Fault::retry(message),
         None => Fault::halt(message),
     }
 }
@@ -53,9 +53,9 @@ const NOT_LISTED: [&str; 3] =
 /// What a store's errors say. delta-kernel and Parquet wrap them in ways that the chain of sources does not show.
 const STORE: [&str; 5] = [
     "object store",
-    "Generic S3 error",
-    "Generic LocalFileSystem error",
-    "Generic DurableLocal error",
+    "generic s3 error",
+    "generic localfilesystem error",
+    "generic durablelocal error",
     "error sending request",
 ];
 
@@ -109,6 +109,7 @@ mod tests {
                 "Failed to parse parquet: External: Generic LocalFileSystem error: No space left on device",
                 Remedy::Retry,
             ),
+            ("Parquet error: Failed to fetch metadata: Object Store error: Generic X error: away", Remedy::Retry),
             ("Failed to parse parquet: External: The operation lacked the necessary privileges", Remedy::Halt),
             (
                 "Generic S3 error: Client error with status 403 Forbidden: <Code>SignatureDoesNotMatch</Code>",

@@ -12,7 +12,7 @@ use datafusion::{catalog::TableProvider, prelude::SessionContext};
 use deltalake_core::{
     DeltaTable,
     delta_datafusion::create_session,
-    kernel::{StructType, engine::arrow_conversion::TryIntoKernel as _},
+    kernel::{StructType, engine::arrow_conversion::TryIntoKernel as _, transaction::CommitProperties},
     protocol::SaveMode,
 };
 use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Remedy, Replica, RowCounts, TopicPartition};
@@ -32,7 +32,7 @@ pub struct DeltaReplica {
     name: String,
     schema: Arc<TableSchema>,
     group: String,
-    table: DeltaTable,
+    pub(crate) table: DeltaTable,
     context: SessionContext,
     floor: Order,
     epoch: Epoch,
@@ -60,7 +60,11 @@ impl DeltaReplica {
         if let Some(replica) = Self::existing(lake, name, location, group, Arc::clone(&schema)).await? {
             return Ok(replica);
         }
-        Self::create(lake, name, location, &schema).await.map_err(|fault| at(name, location, &fault))?;
+        match Self::create(lake, name, location, &schema).await {
+            // another member was faster, and its table will do
+            Err(fault) if fault.remedy == Remedy::Redo => {}
+            created => created.map_err(|fault| at(name, location, &fault))?,
+        }
         let created = Self::existing(lake, name, location, group, schema).await?;
         created.ok_or_else(|| at(name, location, &Fault::halt("it was created and is gone")))
     }
@@ -119,6 +123,8 @@ impl DeltaReplica {
             .with_table_name(name)
             .with_save_mode(SaveMode::Ignore)
             .with_columns(columns.fields().cloned())
+            // a second try would go on top of another member's table, and give it a new id
+            .with_commit_properties(CommitProperties::default().with_max_retries(0))
             .await;
         created.map(drop).map_err(|e| fault::delta("creating it", &e))
     }
