@@ -323,6 +323,7 @@ pub async fn pipeline<L: Lake>(
         start_at: if is_replay { StartAt::Earliest } else { StartAt::Resume },
         until_caught_up: job != Job::Member,
         memory: scenario.memory,
+        retry_max: scenario.retry_max,
         seed: scenario.seed ^ handle.member() as u64,
         ..Settings::default()
     };

@@ -248,7 +248,8 @@ fn poison(world: &World) -> u64 {
     world.lake.tables.iter().enumerate().map(of).sum()
 }
 
-/// A run that ended by itself: every record is accounted for, and no table halted but for a bad record.
+/// A run that ended by itself: every record is accounted for, and no table halted but for a bad record, or for a store
+/// that was away longer than the member waits.
 fn account(world: &mut World, summary: &Summary, who: &str) {
     for (table, counts, fault) in &summary.tables {
         world.stats.received += counts.received;
@@ -263,6 +264,8 @@ fn account(world: &mut World, summary: &Summary, who: &str) {
             for member in &mut world.members {
                 member.keeps_letters = true;
             }
+        } else if fault.message.starts_with("gave up after") {
+            world.stats.gave_up += 1;
         } else {
             world.violations.push(format!("{who}: {table} halted: {fault}"));
         }

@@ -30,6 +30,8 @@ pub struct Scenario {
     pub batch_records: usize,
     /// Age of a batch.
     pub batch_age: Duration,
+    /// How long a member waits for the store before it halts a table.
+    pub retry_max: Duration,
     /// Bytes of the batches from which on a member reads no more.
     pub memory: usize,
     /// Blocks of records that a poll hands out at most.
@@ -159,6 +161,7 @@ impl Scenario {
             keeps_letters: rng.random_ratio(3, 4),
             batch_records: *pick(rng, &[1, 2, 3, 7, 20, 1000]),
             batch_age: Duration::from_millis(*pick(rng, &[10, 200, 2000])),
+            retry_max: Duration::from_secs(*pick(rng, &[600, 600, 3])),
             memory: *pick(rng, &[200, 2000, 1 << 20]),
             block: *pick(rng, &[1, 3, 20, 100]),
             is_clock_true: rng.random(),

@@ -81,6 +81,8 @@ stats! {
     poison,
     /// Tables halted by a bad record, and started again by the operator.
     halts,
+    /// Tables halted by a store that was away for too long, and started again.
+    gave_up,
     /// Accidents with the table, its topic or the source.
     accidents,
     /// Accidents that halted the table, and that the operator accepted.
