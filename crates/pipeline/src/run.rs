@@ -41,8 +41,9 @@ impl Default for Settings {
     }
 }
 
-/// At a stop, so long may a batch that is on its way take to land.
-const STOP_GRACE: Duration = Duration::from_secs(8);
+/// At a stop, so long may a batch that is on its way take to land. Who stops a process often gives it ten seconds, and
+/// leaving the group takes some of them.
+const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Without anything to wait for, the loop looks around this often.
 const IDLE: Duration = Duration::from_secs(1);
 

@@ -1,10 +1,10 @@
 //! `run` and `replay`.
 
-use std::process::ExitCode;
+use std::{pin::pin, process::ExitCode};
 
 use anyhow::{Context, Result};
-use pipeline::{Counts, Ending, Pipeline, StartAt, Summary};
-use replica_delta::Lake;
+use pipeline::{Counts, Ending, Pipeline, StartAt, Summary, Table};
+use replica_delta::{DeltaReplica, Lake};
 use source_kafka::{KafkaSettings, KafkaSource};
 
 use crate::{
@@ -72,6 +72,26 @@ async fn stream(
     until_caught_up: bool,
     accept: &AcceptArgs,
 ) -> Result<Summary> {
+    let mut stop = pin!(stop::requested());
+    let assembled = tokio::select! {
+        biased;
+        // the store may be away, which is waited for
+        () = &mut stop => return Ok(Summary { ending: Ending::Stopped, tables: Vec::new() }),
+        assembled = assemble(config, kafka, tables, accept) => assembled?,
+    };
+    let topics: Vec<_> = tables.iter().map(|table| table.topic.as_str()).collect();
+    let source = KafkaSource::subscribe(kafka, &topics)?;
+    let settings = assemble::settings(config, start_at, until_caught_up);
+    let pipeline = Pipeline::new(source, assembled, assemble::dead_letters(config)?, settings, Progress::new());
+    Ok(pipeline.run(stop).await?)
+}
+
+async fn assemble(
+    config: &Config,
+    kafka: &KafkaSettings,
+    tables: &[&TableConfig],
+    accept: &AcceptArgs,
+) -> Result<Vec<Table<DeltaReplica>>> {
     let lake = assemble::lake(config);
     accept.begin_epochs(&lake, config, &kafka.group).await?;
     let mut assembled = Vec::new();
@@ -79,11 +99,7 @@ async fn stream(
         let assembled_table = assemble::table(&lake, config, table, &kafka.group).await?;
         assembled.push(assembled_table.accepting(accept.of(&table.name)));
     }
-    let topics: Vec<_> = tables.iter().map(|table| table.topic.as_str()).collect();
-    let source = KafkaSource::subscribe(kafka, &topics)?;
-    let settings = assemble::settings(config, start_at, until_caught_up);
-    let pipeline = Pipeline::new(source, assembled, assemble::dead_letters(config)?, settings, Progress::new());
-    Ok(pipeline.run(stop::requested()).await?)
+    Ok(assembled)
 }
 
 fn reason(ending: Ending) -> &'static str {

@@ -325,7 +325,6 @@ pub async fn pipeline<L: Lake>(
         memory: scenario.memory,
         retry_max: scenario.retry_max,
         seed: scenario.seed ^ handle.member() as u64,
-        ..Settings::default()
     };
     let source = SimSource::new(handle.clone(), scenario, is_replay);
     let letters = SimLetters { handle: handle.clone(), written: Vec::new() };

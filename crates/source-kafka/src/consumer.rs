@@ -336,7 +336,7 @@ impl Consumer {
             tracing::debug!("the last offset commit failed: {error}");
         }
         // a revocation that nobody answered yet would keep the group waiting
-        _ = self.client.unassign();
+        _ = self.client.assignment().and_then(|assignment| group::unassign(&self.client, &assignment));
         drop(self.client);
     }
 }

@@ -44,7 +44,6 @@ fn look(settings: &KafkaSettings, offsets: &[(TopicPartition, i64)]) -> Result<V
     // one record of each is wanted, not all that follows
     let mut settings = settings.clone();
     settings.options.insert("fetch.message.max.bytes".to_owned(), "1024".to_owned());
-    settings.options.insert("queued.min.messages".to_owned(), "1".to_owned());
     let client = probe::client(&settings)?;
     let wanted: Vec<_> = offsets.iter().map(|(partition, offset)| (partition.clone(), offset - 1)).collect();
     client.assign(&group::list_at(&wanted).map_err(|e| failed(&e))?).map_err(|e| failed(&e))?;
@@ -61,6 +60,8 @@ fn look(settings: &KafkaSettings, offsets: &[(TopicPartition, i64)]) -> Result<V
             Some(Ok(message)) => {
                 let partition = TopicPartition::new(message.topic(), message.partition());
                 if open.remove(&partition) == Some(message.offset()) {
+                    // or it would go on to fetch, ahead of those that are still wanted
+                    client.pause(&group::list(std::slice::from_ref(&partition))).map_err(|e| failed(&e))?;
                     found.insert(partition, Before::Record(Witness::of(&record(&message))));
                 }
             }
