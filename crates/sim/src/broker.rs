@@ -181,6 +181,12 @@ impl Broker {
         self.members.contains_key(&id)
     }
 
+    /// Whether a member of the group has a partition that it does not own.
+    #[must_use]
+    pub fn is_foreign(&self, id: u64, partition: &TopicPartition) -> bool {
+        self.has(id) && self.owners.get(partition) != Some(&id)
+    }
+
     /// What the group has to tell a member next.
     pub fn tell(&mut self, id: u64) -> Option<Told> {
         self.members.get_mut(&id)?.told.pop_front()

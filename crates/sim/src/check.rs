@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pipeline::{Epoch, TopicPartition};
 
-use crate::{connector::topic, envelope::Truth, lake::SimTable, world::World};
+use crate::{connector::topic, envelope::Truth, lake::SimTable, member::GROUP, world::World};
 
 /// A table has a new version: no row goes back in the order, no floor and no position does, and the checkpoint is not ahead of
 /// what the table holds.
@@ -48,6 +48,26 @@ pub fn commit(world: &mut World, table: usize, next: SimTable, who: &str) {
     world.violations.append(&mut broken);
     for (partition, offset) in ends {
         durable(world, table, &partition, offset, "the checkpoint");
+    }
+}
+
+/// A member moves the positions of its own partitions only: what it has let go of was durable before. One that the
+/// group has given up does not know better.
+pub fn owned(world: &mut World, table: usize, next: &SimTable, member: usize) {
+    let id = world.members[member].id;
+    let known = world.lake.tables[table].positions.get(GROUP);
+    let moved = next.positions.get(GROUP).into_iter().flatten().filter(|(partition, position)| {
+        let before = known.and_then(|known| known.get(*partition)).map_or(0, |position| position.offset);
+        position.offset > before && world.broker.is_foreign(id, partition)
+    });
+    let broken: Vec<_> = moved.map(|(tp, _)| format!("member {member} moves {tp}, which it has let go")).collect();
+    world.violations.extend(broken);
+}
+
+/// Reading begins at or after the checkpoint that was there at the assignment.
+pub fn begun(world: &mut World, partition: &TopicPartition, offset: i64, checkpoint: i64) {
+    if offset < checkpoint && world.stats.accidents == 0 {
+        world.violations.push(format!("{partition} is read again from {offset}, the checkpoint is at {checkpoint}"));
     }
 }
 

@@ -20,7 +20,11 @@ use change::{
 use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Replica, RowCounts, TopicPartition};
 use tokio::time::{Duration, Instant, sleep};
 
-use crate::{check, envelope::order, member::Handle};
+use crate::{
+    check,
+    envelope::order,
+    member::{GROUP, Handle},
+};
 
 /// What goes wrong with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +183,9 @@ impl SimReplica {
             if stored.version + 1 != next.version {
                 world.lake.conflicts += 1;
                 return Err(Fault::redo("another writer was faster"));
+            }
+            if self.group == GROUP {
+                check::owned(world, self.table, &next, self.handle.member());
             }
             check::commit(world, self.table, next.clone(), &self.handle.name());
         }

@@ -81,6 +81,8 @@ pub struct SimSource {
     topics: Vec<String>,
     reading: BTreeMap<TopicPartition, i64>,
     owned: BTreeSet<TopicPartition>,
+    /// The checkpoints at the assignments.
+    checkpoints: BTreeMap<TopicPartition, i64>,
     block: usize,
     /// A replay reads everything, without a group.
     is_alone: bool,
@@ -101,8 +103,8 @@ impl SimSource {
             id
         };
         let topics = (0..scenario.tables).map(topic).collect();
-        let (reading, owned) = (BTreeMap::new(), BTreeSet::new());
-        Self { handle, id, topics, reading, owned, block: scenario.block, is_alone, is_first: true }
+        let (reading, owned, checkpoints) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { handle, id, topics, reading, owned, checkpoints, block: scenario.block, is_alone, is_first: true }
     }
 
     /// What the group has to say, if anything.
@@ -129,6 +131,9 @@ impl SimSource {
         match world.broker.tell(self.id)? {
             Told::Assigned(partitions) => {
                 self.owned.extend(partitions.iter().cloned());
+                for partition in &partitions {
+                    self.checkpoints.insert(partition.clone(), world.checkpoint(partition));
+                }
                 let name = self.handle.name();
                 world.note(|| format!("{name}: assigned {partitions:?}"));
                 Some(Polled::Assigned(self.describe(&world, partitions)))
@@ -205,6 +210,10 @@ impl Source for SimSource {
 
     async fn start(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
         self.handle.gate().await;
+        for (partition, offset) in offsets.iter().filter(|_| !self.is_alone) {
+            let checkpoint = self.checkpoints.get(partition).copied().unwrap_or_default();
+            check::begun(&mut self.handle.world(), partition, *offset, checkpoint);
+        }
         self.reading.extend(offsets.into_iter().filter(|(tp, _)| self.is_alone || self.owned.contains(tp)));
         Ok(())
     }

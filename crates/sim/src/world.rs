@@ -12,8 +12,8 @@ use tokio::{sync::Notify, time::Instant};
 use crate::{
     broker::{Broker, Protocol},
     connector::{Connector, Output, topic},
-    lake::SimLake,
-    member::Handle,
+    lake::{SimLake, SimTable},
+    member::{GROUP, Handle},
     postgres::Postgres,
     scenario::Scenario,
     stats::Stats,
@@ -128,6 +128,13 @@ impl World {
     #[must_use]
     pub fn control(&self, handle: &Handle) -> &Control {
         &self.members[handle.member()]
+    }
+
+    /// The offset of a partition in its table's commits.
+    #[must_use]
+    pub fn checkpoint(&self, partition: &TopicPartition) -> i64 {
+        let held = |table: &SimTable| Some(table.positions.get(GROUP)?.get(partition)?.offset);
+        self.lake.tables.iter().find_map(held).unwrap_or(0)
     }
 
     /// A new id for a member that starts.
