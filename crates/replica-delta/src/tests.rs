@@ -259,6 +259,7 @@ async fn positions_are_in_the_commit_and_never_move_back() {
 async fn a_writer_that_was_overtaken_does_it_again_on_the_new_version() {
     let lake = Lake::default();
     let (mut first, mut second) = (open(&lake).await, open(&lake).await);
+    second.checkpoint(&[TopicPartition::new("t", 0)]).await.unwrap();
     apply(&mut first, batches(&orders(), &[upsert(1, 5, 1)], 9).remove(0)).await;
     // the second has not seen that commit, and inserts the same key with an older order
     let stale = batches(&orders(), &[upsert(1, 4, 2), upsert(2, 4, 2)], 9).remove(0);

@@ -59,6 +59,7 @@ async fn an_epoch_begins_once_without_positions_and_refuses_batches_of_the_earli
     let number = first.epoch().table;
     assert!(number > 0 && second.epoch() == Epoch { table: number, since: 0 });
     let old = batches(&orders(), &[upsert(1, 9, 1), upsert(2, 9, 1)], 1);
+    second.checkpoint(&[TopicPartition::new("t", 0)]).await.unwrap();
     first.apply(&old[0]).await.unwrap();
     assert_eq!(stored(&mut first).await.len(), 1);
     second.apply(&old[1]).await.unwrap_err();
