@@ -57,6 +57,8 @@ stats! {
     answers_lost,
     /// Calls of the store that failed.
     store_failures,
+    /// Lists of the store that left out the newest commit.
+    listed_late,
     /// Outages of the store.
     outages,
     /// Crashes of the connector.

@@ -135,6 +135,7 @@ impl ObjectStore for Stormy {
             // the first commit says that there is a table at all
             if let Some(newest) = newest.filter(|newest| is_lagging && !newest.as_ref().ends_with("00000.json")) {
                 listed.retain(|found| found.location != newest);
+                store.handle.world().stats.listed_late += 1;
             }
             Ok::<_, Error>(stream::iter(listed.into_iter().map(Ok)))
         };
