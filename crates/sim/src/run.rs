@@ -376,9 +376,9 @@ fn act(world: &mut World, what: &What) {
         }
         What::LoseCommits(count) => world.commits_lost += count,
         What::StaleCommits(count) => world.stale_commits += count,
-        What::AddPartition => add_partition(world),
         // what retention has taken, a lost table cannot read again; and a new partition shows no sign of a restored source
         What::Trim | What::AddPartition if world.has_accident => {}
+        What::AddPartition => add_partition(world),
         What::Trim => trim(world),
     }
     world.wake();
