@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::Fault;
+use crate::{Fault, mix};
 
 /// The first pause; it doubles up to [`PAUSE_MAX`], so that a store that comes back is not met by everyone at once,
 /// and a short hiccup costs little.
@@ -46,14 +46,9 @@ impl Backoff {
     fn draw(&mut self) -> Duration {
         let whole = self.pause;
         self.pause = (whole * 2).min(PAUSE_MAX);
-        // SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014)
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
+        self.random = self.random.wrapping_add(mix::STEP);
         let half = whole / 2;
-        let share = u32::try_from(mixed >> 48).unwrap_or(u32::MAX);
+        let share = u32::try_from(mix::mix(self.random) >> 48).unwrap_or(u32::MAX);
         half + half * share / (1 << 16)
     }
 }

@@ -15,6 +15,7 @@ pub mod flush;
 mod launch;
 pub mod letter_file;
 pub mod letters;
+mod mix;
 pub mod observer;
 pub mod position;
 mod rebalance;

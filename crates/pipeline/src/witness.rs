@@ -2,6 +2,8 @@
 
 use change::RecordRef;
 
+use crate::mix::mix;
+
 /// So many bytes at a value's end count. An envelope ends in times to the nanosecond, and hashing whole values would
 /// cost a tenth of the decoding.
 const TAIL: usize = 64;
@@ -80,11 +82,7 @@ impl Hash {
     }
 
     fn finish(self) -> i64 {
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        (mixed >> 1).max(1).cast_signed()
+        (mix(self.0) >> 1).max(1).cast_signed()
     }
 }
 
