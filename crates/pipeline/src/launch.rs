@@ -22,11 +22,9 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// runs out.
     pub(crate) fn launch_due(&mut self) -> Result<(), Fault> {
         let now = Instant::now();
-        let crowded = self.is_out_of_memory().then(|| {
-            let free = self.tables.iter().enumerate().filter(|(_, table)| table.replica.is_some());
-            free.max_by_key(|(_, table)| table.open.bytes()).map(|(index, _)| index)
-        });
-        let crowded = crowded.flatten();
+        let free = self.tables.iter().enumerate().filter(|(_, table)| table.replica.is_some());
+        let largest = free.max_by_key(|(_, table)| table.open.bytes()).map(|(index, _)| index);
+        let crowded = largest.filter(|_| self.is_out_of_memory());
         for (index, table) in self.tables.iter_mut().enumerate() {
             let is_due = table.open.is_full(&table.limits)
                 || crowded == Some(index)

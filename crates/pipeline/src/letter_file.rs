@@ -8,6 +8,7 @@
 
 use std::{
     borrow::Cow,
+    fmt::Display,
     fs::{self, File, OpenOptions, TryLockError},
     io::{ErrorKind, Write},
     os::unix::fs::{FileExt, MetadataExt},
@@ -122,6 +123,10 @@ fn bytes<'a>(text: Option<&'a str>, base64: Option<&str>) -> Result<Option<Cow<'
     }
 }
 
+pub(crate) fn cannot(doing: &str, path: &Path, error: &dyn Display) -> Fault {
+    Fault::halt(format!("cannot {doing} the dead letters {}: {error}", path.display()))
+}
+
 /// Who else may hold the file meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
@@ -133,12 +138,9 @@ pub(crate) enum Hold {
 
 /// Opens the file at `path` under a lock, which lasts as long as the file is open. A pipe or a device has none.
 pub(crate) fn open(path: &Path, options: &OpenOptions, hold: Hold) -> Result<File, Fault> {
-    let cannot = |doing: &str, error: &dyn std::fmt::Display| {
-        Fault::halt(format!("cannot {doing} the dead letters {}: {error}", path.display()))
-    };
     loop {
-        let file = options.open(path).map_err(|e| cannot("open", &e))?;
-        let opened = file.metadata().map_err(|e| cannot("open", &e))?;
+        let file = options.open(path).map_err(|e| cannot("open", path, &e))?;
+        let opened = file.metadata().map_err(|e| cannot("open", path, &e))?;
         if !opened.is_file() {
             return Ok(file);
         }
@@ -149,12 +151,12 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, hold: Hold) -> Result<Fil
         match (locked, hold) {
             (Ok(()), _) => {}
             (Err(TryLockError::WouldBlock), Hold::Shared) => {
-                return Err(cannot("write", &"they are being replayed; start again when that has ended"));
+                return Err(cannot("write", path, &"they are being replayed; start again when that has ended"));
             }
             (Err(TryLockError::WouldBlock), Hold::Alone) => {
-                return Err(cannot("replay", &"a running highwater has the file open; stop it first"));
+                return Err(cannot("replay", path, &"a running highwater has the file open; stop it first"));
             }
-            (Err(TryLockError::Error(error)), _) => return Err(cannot("lock", &error)),
+            (Err(TryLockError::Error(error)), _) => return Err(cannot("lock", path, &error)),
         }
         // between opening and locking, a replay may have put another file in its place
         if fs::metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (opened.dev(), opened.ino())) {
@@ -219,9 +221,7 @@ impl DeadLetters for LetterFile {
         }
         match self.file.sync_data() {
             // a pipe or a device has nothing to sync
-            Err(error) if error.kind() != ErrorKind::InvalidInput => {
-                Err(Fault::halt(format!("cannot sync the dead letters {}: {error}", self.path.display())))
-            }
+            Err(error) if error.kind() != ErrorKind::InvalidInput => Err(cannot("sync", &self.path, &error)),
             _ => Ok(()),
         }
     }

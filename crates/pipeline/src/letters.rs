@@ -6,7 +6,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Display,
     fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write},
     iter::Peekable,
@@ -20,7 +19,7 @@ use change::RecordRef;
 
 use crate::{
     Block, DeadLetters, Fault, Letter, TopicPartition,
-    letter_file::{self, CANCEL, Damaged, Hold, LetterLine},
+    letter_file::{self, CANCEL, Damaged, Hold, LetterLine, cannot},
 };
 
 /// A block of letters is this large at most, so that memory does not depend on how many there are.
@@ -221,10 +220,6 @@ fn place(text: &[u8]) -> Result<Place, Damaged> {
     letter.value_bytes()?;
     let partition = TopicPartition::new(&*letter.topic, letter.partition);
     Ok(Place { table: (&*letter.table).into(), partition, offset: letter.offset })
-}
-
-fn cannot(doing: &str, path: &Path, error: &dyn Display) -> Fault {
-    Fault::halt(format!("cannot {doing} the dead letters {}: {error}", path.display()))
 }
 
 /// Of letters that were refused again: their places, and why.
