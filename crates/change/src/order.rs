@@ -74,9 +74,7 @@ impl Place {
     pub fn order(&self, op: Op, horizon: &mut Horizon) -> Option<Order> {
         if op == Op::Read {
             let at = self.snapshot_lsn()?;
-            let (committed, _) = self.sequence.unwrap_or_default();
-            let is_initial = committed.is_none() && !self.incremental;
-            let reached = if is_initial { &mut horizon.snapshots } else { &mut horizon.streamed };
+            let reached = if self.is_of_initial_snapshot() { &mut horizon.snapshots } else { &mut horizon.streamed };
             *reached = at.max(*reached);
             horizon.at = horizon.at.max(self.at.unwrap_or_default());
             return Some(Order { anchor: at.just_below(), lsn: at });
@@ -97,9 +95,15 @@ impl Place {
     pub fn restart(&self, op: Op, horizon: &Horizon) -> Option<Restart> {
         let (lsn, taken_at) = (self.snapshot_lsn()?, self.at?);
         let reached = horizon.streamed.max(horizon.snapshots);
-        let (committed, _) = self.sequence.unwrap_or_default();
-        let is_initial = op == Op::Read && !self.incremental && committed.is_none();
+        let is_initial = op == Op::Read && self.is_of_initial_snapshot();
         (is_initial && lsn < reached && taken_at > horizon.at).then_some(Restart { lsn, reached, taken_at })
+    }
+
+    /// Whether a snapshot row here is of an initial snapshot. Ad-hoc ones name the commit before them, or say that they are
+    /// incremental.
+    fn is_of_initial_snapshot(&self) -> bool {
+        let (committed, _) = self.sequence.unwrap_or_default();
+        committed.is_none() && !self.incremental
     }
 
     fn snapshot_lsn(&self) -> Option<Lsn> {
