@@ -22,7 +22,8 @@ use crate::{
     KafkaSettings,
     callbacks::{Callbacks, Rebalanced},
     command::Command,
-    group, peek, probe,
+    group, peek,
+    probe::{self, ANSWER},
 };
 
 /// A block is handed over at this size; a smaller one as soon as nothing more is at hand.
@@ -33,9 +34,6 @@ const POLL: Duration = Duration::from_millis(20);
 /// A pipeline that takes no block for this long is merging: partitions are paused and polling goes on. Before, it is
 /// enough to wait, and cheaper, since a pause throws away what was prefetched.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a broker may take to answer.
-const ANSWER: Duration = Duration::from_secs(15);
-const DESCRIBE_TRIES: u64 = 5;
 
 pub(crate) struct Consumer {
     client: BaseConsumer<Callbacks>,
@@ -237,7 +235,7 @@ impl Consumer {
             self.seal_block();
             match rebalanced {
                 Rebalanced::Assigned(list) => {
-                    let assigned = self.describe_patiently(&list)?;
+                    let assigned = probe::patiently(|| self.describe(list.clone()))?;
                     self.waiting.push_back(Polled::Assigned(assigned));
                 }
                 Rebalanced::Revoked(list) => {
@@ -245,21 +243,6 @@ impl Consumer {
                     self.silent.extend(leaving.iter().cloned());
                     self.waiting.push_back(Polled::Revoked(leaving));
                 }
-            }
-        }
-    }
-
-    /// A broker that moves or restarts answers the second or third time.
-    fn describe_patiently(&self, list: &TopicPartitionList) -> Result<Vec<AssignedPartition>, Fault> {
-        let mut tries = 1;
-        loop {
-            match self.describe(list.clone()) {
-                Err(fault) if tries < DESCRIBE_TRIES => {
-                    tracing::warn!("will ask again: {fault}");
-                    thread::sleep(Duration::from_secs(tries));
-                    tries += 1;
-                }
-                answered => return answered,
             }
         }
     }

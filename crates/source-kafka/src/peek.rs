@@ -6,40 +6,25 @@ use std::{
 };
 
 use change::RecordRef;
-use pipeline::{Before, Fault, Remedy, TopicPartition, Witness};
+use pipeline::{Before, Fault, TopicPartition, Witness};
 use rdkafka::{
     Message,
     consumer::Consumer as _,
     error::{KafkaError, RDKafkaErrorCode},
 };
 
-use crate::{KafkaSettings, group, probe};
+use crate::{
+    KafkaSettings, group,
+    probe::{self, ANSWER},
+};
 
-/// How long the brokers may take to answer for all records.
-const ANSWER: Duration = Duration::from_secs(15);
-const TRIES: u64 = 5;
 const POLL: Duration = Duration::from_millis(100);
-
-/// As [`look`]; a broker that moves or restarts answers the second or third time.
-pub(crate) fn patiently(settings: &KafkaSettings, offsets: &[(TopicPartition, i64)]) -> Result<Vec<Before>, Fault> {
-    let mut tries = 1;
-    loop {
-        match look(settings, offsets) {
-            Err(fault) if tries < TRIES && fault.remedy == Remedy::Retry => {
-                tracing::warn!("will ask again: {fault}");
-                std::thread::sleep(Duration::from_secs(tries));
-                tries += 1;
-            }
-            answered => return answered,
-        }
-    }
-}
 
 /// What stands just before each offset, of partitions of one topic.
 ///
 /// # Errors
 /// A retry where the brokers do not answer.
-fn look(settings: &KafkaSettings, offsets: &[(TopicPartition, i64)]) -> Result<Vec<Before>, Fault> {
+pub(crate) fn look(settings: &KafkaSettings, offsets: &[(TopicPartition, i64)]) -> Result<Vec<Before>, Fault> {
     let failed = |error: &dyn std::fmt::Display| Fault::retry(format!("reading the last known records: {error}"));
     // one record of each is wanted, not all that follows
     let mut settings = settings.clone();

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{KafkaSettings, command::Command, consumer::Consumer, peek};
+use crate::{KafkaSettings, command::Command, consumer::Consumer, peek, probe};
 
 /// Blocks that wait between the consumer and the pipeline: one is decoded, one is ready, one is being filled.
 const BLOCKS_WAITING: usize = 2;
@@ -55,7 +55,7 @@ impl Source for KafkaSource {
     async fn before(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<Vec<Before>, Fault> {
         let settings = self.settings.clone();
         // the client waits for the brokers on this thread
-        let peek = tokio::task::spawn_blocking(move || peek::patiently(&settings, &offsets));
+        let peek = tokio::task::spawn_blocking(move || probe::patiently(|| peek::look(&settings, &offsets)));
         peek.await.map_err(|e| Fault::halt(format!("reading the last known records ended abnormally: {e}")))?
     }
 
