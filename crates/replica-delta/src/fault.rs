@@ -38,10 +38,11 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
         }
         cause = current.source();
     }
+    let lower_case = message.to_lowercase();
     match refusal(&message) {
         Some(hint) => Fault::halt(format!("{message}; {hint}")),
         None if NOT_LISTED.iter().any(|sign| message.contains(sign)) => Fault::redo(message),
-        None if is_store || STORE.iter().any(|sign| message.to_lowercase().contains(sign)) => Fault::retry(message),
+        None if is_store || STORE.iter().any(|sign| lower_case.contains(sign)) => Fault::retry(message),
         None => Fault::halt(message),
     }
 }
