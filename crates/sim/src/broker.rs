@@ -120,13 +120,16 @@ impl Broker {
         count
     }
 
-    /// Removes the records before `offset`.
-    pub fn trim(&mut self, partition: &TopicPartition, offset: i64) {
+    /// Removes the records before `offset`, and says how many those were.
+    pub fn trim(&mut self, partition: &TopicPartition, offset: i64) -> u64 {
+        let mut removed = 0;
         if let Some(log) = self.logs.get_mut(partition) {
             while log.low < offset && log.records.pop_front().is_some() {
                 log.low += 1;
+                removed += 1;
             }
         }
+        removed
     }
 
     /// How many of the records that are still there are such.

@@ -67,11 +67,8 @@ impl SimTable {
     pub fn begin_epoch(&mut self, since: i64) {
         self.version += 1;
         self.epoch.since = since;
-        self.rows.floor = Order::default();
         self.positions.clear();
-        for row in self.rows.rows.values_mut() {
-            (row.order, row.is_deleted) = (Order::default(), true);
-        }
+        self.rows.begin_epoch();
     }
 }
 

@@ -36,31 +36,20 @@ struct Args {
 struct Tally {
     sums: Stats,
     /// In how many histories each thing happened.
-    histories: Vec<(&'static str, u64)>,
+    histories: Stats,
     failing: Vec<u64>,
 }
 
 impl Tally {
     fn add(&mut self, stats: Stats) {
         self.sums += stats;
-        if self.histories.is_empty() {
-            self.histories = stats.all().iter().map(|(name, _)| (*name, 0)).collect();
-        }
-        for ((_, histories), (_, count)) in self.histories.iter_mut().zip(stats.all()) {
-            *histories += u64::from(count > 0);
-        }
+        self.histories += stats.happened();
     }
 
     fn join(&mut self, other: Self) {
         self.sums += other.sums;
+        self.histories += other.histories;
         self.failing.extend(other.failing);
-        if self.histories.is_empty() {
-            self.histories = other.histories;
-        } else {
-            for (mine, theirs) in self.histories.iter_mut().zip(other.histories) {
-                mine.1 += theirs.1;
-            }
-        }
     }
 }
 
@@ -103,7 +92,7 @@ fn main() -> ExitCode {
 
 #[expect(clippy::print_stdout, reason = "the command's result")]
 fn report(args: &Args, tally: &mut Tally, took: Duration) -> ExitCode {
-    for ((name, histories), (_, sum)) in tally.histories.iter().zip(tally.sums.all()) {
+    for ((name, histories), (_, sum)) in tally.histories.all().into_iter().zip(tally.sums.all()) {
         println!("{name:>20} {sum:>12} in {histories:>9} histories");
     }
     tally.failing.sort_unstable();

@@ -17,7 +17,7 @@ use crate::{
     connector::topic,
     envelope::{Record, Truth, record_key},
     lake::{Lake, SimTable, Simulated},
-    member::{GROUP, Handle, Job, pipeline, schema},
+    member::{Handle, Job, pipeline, schema},
     postgres::Write,
     scenario::{Scenario, What},
     stats::Stats,
@@ -137,12 +137,15 @@ impl<L: Lake> History<L> {
 
     /// The trouble ends; some members leave in good order, others are killed.
     async fn stop(&self, members: Vec<JoinHandle<()>>) {
+        {
+            let mut world = self.world();
+            world.lake.mishaps.clear();
+            world.lake.outage_until = None;
+            (world.commits_lost, world.stale_commits) = (0, 0);
+        }
         for (member, task) in members.into_iter().enumerate() {
             let is_killed = {
                 let mut world = self.world();
-                world.lake.mishaps.clear();
-                world.lake.outage_until = None;
-                (world.commits_lost, world.stale_commits) = (0, 0);
                 let is_killed = world.rng.random_ratio(1, 3);
                 let control = &mut world.members[member];
                 (control.crash_in, control.is_over) = (None, true);
@@ -408,16 +411,9 @@ fn add_partition(world: &mut World) {
 
 /// Retention, as it should be set up: it keeps what has not been read.
 fn trim(world: &mut World) {
-    for (table, stored) in world.lake.tables.iter().enumerate() {
-        let Some(positions) = stored.positions.get(GROUP) else { continue };
-        for partition in world.broker.partitions(&topic(table)) {
-            let checkpoint = positions.get(&partition).map_or(0, |position| position.offset);
-            let committed =
-                world.broker.committed.get(&partition).map_or(0, |acknowledged| acknowledged.position.offset);
-            let before = world.broker.logs.get(&partition).map_or(0, |log| log.low);
-            world.broker.trim(&partition, checkpoint.min(committed));
-            let after = world.broker.logs.get(&partition).map_or(0, |log| log.low);
-            world.stats.trimmed += u64::try_from(after - before).unwrap_or_default();
-        }
+    let partitions: Vec<_> = world.broker.logs.keys().cloned().collect();
+    for partition in partitions {
+        let committed = world.broker.committed.get(&partition).map_or(0, |acknowledged| acknowledged.position.offset);
+        world.stats.trimmed += world.broker.trim(&partition, committed.min(world.checkpoint(&partition)));
     }
 }

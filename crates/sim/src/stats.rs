@@ -11,6 +11,12 @@ macro_rules! stats {
         }
 
         impl Stats {
+            /// 1 for each thing that happened at all.
+            #[must_use]
+            pub fn happened(&self) -> Self {
+                Self { $($name: u64::from(self.$name > 0),)* }
+            }
+
             /// Every count with its name.
             #[must_use]
             pub fn all(&self) -> Vec<(&'static str, u64)> {
