@@ -133,7 +133,8 @@ fn comes_and_goes(name: &str, options: &[(&str, &str)], protocol: &str) -> Resul
     Ok(())
 }
 
-const SESSION: [(&str, &str); 2] = [("session.timeout.ms", "3000"), ("heartbeat.interval.ms", "500")];
+/// A session that expires within a test.
+pub(crate) const SESSION: [(&str, &str); 2] = [("session.timeout.ms", "3000"), ("heartbeat.interval.ms", "500")];
 
 #[test]
 fn eager_assignment_ends_equal_and_reads_nothing_twice() -> Result<()> {

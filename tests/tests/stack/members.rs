@@ -11,7 +11,7 @@ use highwater_tests::scratch::Scratch;
 use highwater_tests::shop::{Shop, wait};
 use highwater_tests::stack::shared;
 
-use crate::groups::{assignments, given, owners};
+use crate::groups::{SESSION, assignments, given, owners};
 use crate::kills::under_load;
 use crate::s3::committed;
 use crate::verdict::verdict;
@@ -176,8 +176,7 @@ fn a_merge_of_three_poll_intervals_costs_no_membership() -> Result<()> {
     // Small batches, so that one waits behind the slow one, and the consumer behind that.
     first.change("rows = 100000", "rows = 50")?;
     let interval = INTERVAL.as_millis().to_string();
-    let session = [("session.timeout.ms", "3000"), ("heartbeat.interval.ms", "500")];
-    first.kafka_options(&[session[0], session[1], ("max.poll.interval.ms", &interval)])?;
+    first.kafka_options(&[SESSION[0], SESSION[1], ("max.poll.interval.ms", &interval)])?;
     let second = first.another("second")?;
     shop.generate(200, 0, 0, 1)?;
     shop.connect()?;
