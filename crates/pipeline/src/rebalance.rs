@@ -9,11 +9,20 @@ use crate::{
     table::{Reading, State},
 };
 
+/// Where a table's assigned partitions begin.
+#[derive(Debug, Default)]
+struct Starts {
+    readings: Vec<Reading>,
+    /// Positions of the table that the group has not got: their acknowledgement was lost, and if no record follows
+    /// there will be no other.
+    unacknowledged: Checkpoint,
+}
+
 impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// Begins to read partitions that were assigned, each at the further of group offset and checkpoint.
     pub(crate) async fn assign(&mut self, partitions: Vec<AssignedPartition>) -> Result<(), Fault> {
         let mut ahead = 0;
-        let mut offsets = Vec::new();
+        let (mut offsets, mut unsaid) = (Vec::new(), Vec::new());
         for index in 0..self.tables.len() {
             let topic = Arc::clone(&self.tables[index].topic);
             let assigned: Vec<_> = partitions.iter().filter(|assigned| assigned.partition.topic == topic).collect();
@@ -22,8 +31,9 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
             }
             self.land_table(index).await?;
             match self.starts(index, &assigned).await {
-                Ok(starts) => {
-                    for (assigned, reading) in assigned.iter().zip(starts) {
+                Ok(Starts { readings, unacknowledged }) => {
+                    unsaid.push((index, unacknowledged));
+                    for (assigned, reading) in assigned.iter().zip(readings) {
                         let left = reading.end.saturating_sub(reading.position.offset);
                         ahead = u64::saturating_add(ahead, u64::try_from(left).unwrap_or(0));
                         offsets.push((assigned.partition.clone(), reading.position.offset));
@@ -36,14 +46,19 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         self.assigned_once = true;
         let named: Vec<_> = partitions.into_iter().map(|assigned| assigned.partition).collect();
         self.observer.assigned(&named, ahead);
-        self.source.start(offsets).await
+        self.source.start(offsets).await?;
+        for (index, unacknowledged) in unsaid {
+            let acknowledged = self.tables[index].acknowledged(unacknowledged);
+            self.source.acknowledge(acknowledged);
+        }
+        Ok(())
     }
 
     /// Where each of a table's partitions is to be read from. A table that has halted reads none.
-    async fn starts(&mut self, index: usize, assigned: &[&AssignedPartition]) -> Result<Vec<Reading>, Fault> {
+    async fn starts(&mut self, index: usize, assigned: &[&AssignedPartition]) -> Result<Starts, Fault> {
         let Self { tables, source, settings, .. } = self;
         let Table { name, state, replica, epoch: known, accept, .. } = &mut tables[index];
-        let (State::Running, Some(replica)) = (&*state, replica) else { return Ok(Vec::new()) };
+        let (State::Running, Some(replica)) = (&*state, replica) else { return Ok(Starts::default()) };
         let named: Vec<_> = assigned.iter().map(|assigned| assigned.partition.clone()).collect();
         let mut backoff = Backoff::new(settings.retry_max, settings.seed);
         let checkpoint = loop {
@@ -64,20 +79,23 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let found: HashMap<_, _> = wanted.into_iter().map(|(partition, _)| partition).zip(found).collect();
 
         let mut rewound = Checkpoint::new();
-        let mut readings = Vec::new();
+        let mut starts = Starts::default();
         for (arrival, resume) in arrivals.iter().zip(resumes) {
-            let AssignedPartition { partition, high, .. } = arrival.assigned;
+            let AssignedPartition { partition, high, committed, .. } = arrival.assigned;
             let Start { position, is_rewound } =
                 arrival.start(resume, found.get(partition).copied().unwrap_or(Before::Unknown))?;
             if is_rewound {
                 rewound.insert(partition.clone(), position);
             }
-            readings.push(Reading { position, end: *high });
+            if arrival.checkpoint() == Some(position) && committed.is_none_or(|group| group.position != position) {
+                starts.unacknowledged.insert(partition.clone(), position);
+            }
+            starts.readings.push(Reading { position, end: *high });
         }
         if !rewound.is_empty() {
             replica.rewind(&rewound).await?;
         }
-        Ok(readings)
+        Ok(starts)
     }
 
     /// Stops the tables whose next offset is not in the topic, or not of the topic that they know: one that was created

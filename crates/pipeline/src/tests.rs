@@ -365,7 +365,9 @@ async fn a_partition_begins_at_the_further_of_group_and_checkpoint_and_a_gap_hal
     let store = Store { is_away_at_first: true, ..store };
     let script = vec![assigned(&[0], 6), records(0, 5, &["a"])];
     let resumed = run(script, store.clone(), OnError::Halt, Box::new(LogOnly), None).await;
-    assert_eq!(resumed.heard.0.lock().unwrap()[0], Said::Start(vec![5]));
+    let said = resumed.heard.0.lock().unwrap().clone();
+    // the group has not got the checkpoint, and may get no record that would bring it there
+    assert_eq!(said[..2], [Said::Start(vec![5]), Said::Acknowledge(vec![(0, 5)])]);
 
     let (script, table) = (vec![assigned(&[0], 3)], table(OnError::Halt, store));
     let recreated = run_table(script, table, Before::Nowhere, Box::new(LogOnly), None).await;

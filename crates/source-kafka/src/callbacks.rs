@@ -29,6 +29,8 @@ pub(crate) struct Callbacks {
     pub(crate) rebalances: Mutex<VecDeque<Rebalanced>>,
     /// At the end nobody waits for the pipeline's word any more.
     pub(crate) is_closing: AtomicBool,
+    /// An offset commit was refused. During a rebalance even an owner's is.
+    pub(crate) is_commit_refused: AtomicBool,
     /// The last error that a broker connection met.
     pub(crate) last_error: Mutex<String>,
 }
@@ -77,6 +79,7 @@ impl ConsumerContext for Callbacks {
         if let Err(error) = result {
             // a former owner's commit is refused, and that is right; the checkpoint is the truth
             tracing::debug!("an offset commit was refused: {error}");
+            self.is_commit_refused.store(true, Ordering::SeqCst);
         }
     }
 }

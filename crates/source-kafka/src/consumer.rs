@@ -34,6 +34,8 @@ const POLL: Duration = Duration::from_millis(20);
 /// A pipeline that takes no block for this long is merging: partitions are paused and polling goes on. Before, it is
 /// enough to wait, and cheaper, since a pause throws away what was prefetched.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A refused offset commit is tried again after this long, for what is still ours then.
+const COMMIT_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Consumer {
     client: BaseConsumer<Callbacks>,
@@ -47,6 +49,7 @@ pub(crate) struct Consumer {
     /// Partitions that are leaving or held: their records are of no interest.
     silent: Vec<TopicPartition>,
     acknowledged: BTreeMap<TopicPartition, Acknowledged>,
+    committed_at: Instant,
     topics: Vec<String>,
     commits: bool,
 }
@@ -73,6 +76,7 @@ impl Consumer {
             block: Records::default(),
             silent: Vec::new(),
             acknowledged: BTreeMap::new(),
+            committed_at: Instant::now(),
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
             commits: settings.commits,
         })
@@ -121,6 +125,7 @@ impl Consumer {
             Some(Err(error)) => self.tolerate(&error)?,
             None => self.seal_block(),
         }
+        self.commit_again()?;
         self.take_rebalances()
     }
 
@@ -285,17 +290,34 @@ impl Consumer {
                     self.silent.push(partition);
                 }
                 Command::Acknowledge(positions) => {
-                    if self.commits {
-                        let list = group::to_commit(&positions)?;
-                        if let Err(error) = self.client.commit(&list, CommitMode::Async) {
-                            tracing::debug!("an offset commit failed: {error}");
-                        }
-                    }
+                    self.commit(&positions)?;
                     self.acknowledged.extend(positions);
                 }
                 Command::Close => return Ok(false),
             }
         }
+    }
+
+    fn commit(&mut self, positions: &[(TopicPartition, Acknowledged)]) -> Result<(), Fault> {
+        if self.commits && !positions.is_empty() {
+            self.committed_at = Instant::now();
+            let list = group::to_commit(positions)?;
+            if let Err(error) = self.client.commit(&list, CommitMode::Async) {
+                tracing::debug!("an offset commit failed: {error}");
+                self.client.context().is_commit_refused.store(true, Ordering::SeqCst);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last commit of a partition has to arrive, or the group seems to lag until another record comes.
+    fn commit_again(&mut self) -> Result<(), Fault> {
+        let is_due = self.committed_at.elapsed() > COMMIT_AGAIN;
+        if is_due && self.client.context().is_commit_refused.swap(false, Ordering::SeqCst) {
+            let positions: Vec<_> = self.acknowledged.iter().map(|(tp, position)| (tp.clone(), *position)).collect();
+            self.commit(&positions)?;
+        }
+        Ok(())
     }
 
     fn start(&mut self, offsets: &[(TopicPartition, i64)]) -> KafkaResult<()> {
