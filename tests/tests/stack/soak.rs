@@ -69,7 +69,7 @@ fn plan(random: &mut StdRng, length: Duration) -> Vec<(Duration, Event)> {
     }
     let spans = u32::try_from(length.as_secs() / 60 / SPAN).unwrap_or(0).max(1);
     let span = length / spans;
-    let away = (span / 10).clamp(Duration::from_secs(15), Duration::from_mins(1));
+    let away = (span / 6).clamp(Duration::from_secs(15), Duration::from_mins(1));
     for start in (0..spans).map(|n| span * n) {
         let mut end = || if random.random_bool(0.5) { End::Kill } else { End::Soft };
         for event in [Event::Kafka(end()), Event::Connect, Event::Store(end(), away)] {
