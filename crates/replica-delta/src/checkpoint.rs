@@ -5,10 +5,13 @@
 //! without positions. The table's floor and its epoch are kept in the same way. (Delta protocol, "Transaction
 //! Identifiers".)
 
+use std::collections::HashMap;
+
 use change::{Horizon, Lsn, Order};
 use deltalake_core::{
     DeltaTable,
-    kernel::{Transaction, transaction::CommitProperties},
+    kernel::{Action, Transaction, transaction::CommitProperties},
+    logstore::get_actions,
 };
 use pipeline::{Checkpoint, Epoch, Fault, Position, TopicPartition, Witness, witness};
 
@@ -31,50 +34,104 @@ fn parts(position: &Position) -> [(&'static str, i64); 4] {
     [("horizon", snapshots.as_long()), ("streamed", streamed.as_long()), ("at", *at), ("witness", witness.as_long())]
 }
 
-async fn stored(table: &DeltaTable, app_id: &str) -> Result<Option<i64>, Fault> {
-    let snapshot = table.snapshot().map_err(|e| fault::delta("reading the table's state", &e))?;
-    let version = snapshot.transaction_version(table.log_store().as_ref(), app_id).await;
-    version.map_err(|e| fault::delta("reading the checkpoint", &e))
+/// Beyond so many commits since the last look, each id is looked for anew.
+const FOLLOWED: u64 = 100;
+
+/// What the loaded version says of each application id that was asked for.
+///
+/// The kernel replays the log for each id, and to its beginning for one that is not there. That is done once; from then
+/// on the commits since are read, once for all ids.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    /// `None` is an id that no commit names.
+    known: HashMap<String, Option<i64>>,
+    table_id: String,
+    version: u64,
+}
+
+impl Transactions {
+    /// Comes to the version that `table` has loaded.
+    pub(crate) async fn follow(&mut self, table: &DeltaTable) -> Result<(), Fault> {
+        let snapshot = table.snapshot().map_err(|e| fault::delta("reading the table's state", &e))?;
+        let (table_id, version) = (snapshot.metadata().id(), table.version().unwrap_or_default());
+        let is_near = table_id == self.table_id && (self.version..=self.version + FOLLOWED).contains(&version);
+        if !is_near || !self.take_commits(table, version).await? {
+            *self = Self { known: HashMap::new(), table_id: table_id.to_owned(), version };
+        }
+        Ok(())
+    }
+
+    /// Takes over what the commits up to `version` say; `false` where one of them is gone from the log.
+    async fn take_commits(&mut self, table: &DeltaTable, version: u64) -> Result<bool, Fault> {
+        let failed = |e| fault::delta("reading the newest commits", &e);
+        while self.version < version {
+            let next = self.version + 1;
+            let Some(commit) = table.log_store().read_commit_entry(next).await.map_err(failed)? else {
+                return Ok(false);
+            };
+            for action in get_actions(next, &commit).map_err(failed)? {
+                if let Action::Txn(transaction) = action
+                    && let Some(known) = self.known.get_mut(&transaction.app_id)
+                {
+                    *known = Some(transaction.version);
+                }
+            }
+            self.version = next;
+        }
+        Ok(true)
+    }
+
+    async fn of(&mut self, table: &DeltaTable, app_id: &str) -> Result<Option<i64>, Fault> {
+        if let Some(known) = self.known.get(app_id) {
+            return Ok(*known);
+        }
+        let snapshot = table.snapshot().map_err(|e| fault::delta("reading the table's state", &e))?;
+        let found = snapshot.transaction_version(table.log_store().as_ref(), app_id).await;
+        let found = found.map_err(|e| fault::delta("reading the checkpoint", &e))?;
+        self.known.insert(app_id.to_owned(), found);
+        Ok(found)
+    }
+
+    /// The positions of some partitions.
+    pub(crate) async fn positions(
+        &mut self,
+        table: &DeltaTable,
+        group: &str,
+        since: i64,
+        partitions: impl IntoIterator<Item = &TopicPartition>,
+    ) -> Result<Checkpoint, Fault> {
+        let mut checkpoint = Checkpoint::new();
+        for partition in partitions {
+            let id = app_id(group, partition, since);
+            if let Some(offset) = self.of(table, &id).await? {
+                let mut found = parts(&Position::default()).map(|(part, _)| (part, 0));
+                for (part, version) in &mut found {
+                    *version = self.of(table, &format!("{id}/{part}")).await?.unwrap_or_default();
+                }
+                let [(_, snapshots), (_, streamed), (_, at), (_, witness)] = found;
+                let horizon = Horizon { snapshots: lsn(snapshots), streamed: lsn(streamed), at };
+                let witness = Witness::from_long(witness);
+                checkpoint.insert(partition.clone(), Position { offset, horizon, witness });
+            }
+        }
+        Ok(checkpoint)
+    }
+
+    /// The table's floor.
+    pub(crate) async fn floor(&mut self, table: &DeltaTable) -> Result<Order, Fault> {
+        let (anchor, lsn_of_it) = (self.of(table, FLOOR_ANCHOR).await?, self.of(table, FLOOR_LSN).await?);
+        Ok(Order { anchor: lsn(anchor.unwrap_or_default()), lsn: lsn(lsn_of_it.unwrap_or_default()) })
+    }
+
+    /// The table's epoch.
+    pub(crate) async fn epoch(&mut self, table: &DeltaTable) -> Result<Epoch, Fault> {
+        let since = self.of(table, EPOCH).await?.unwrap_or_default();
+        Ok(Epoch { table: witness::number_of(self.table_id.as_bytes()), since })
+    }
 }
 
 fn lsn(version: i64) -> Lsn {
     Lsn::try_from(version).unwrap_or_default()
-}
-
-/// The positions of some partitions as the loaded version holds them.
-pub(crate) async fn read(
-    table: &DeltaTable,
-    group: &str,
-    since: i64,
-    partitions: impl IntoIterator<Item = &TopicPartition>,
-) -> Result<Checkpoint, Fault> {
-    let mut checkpoint = Checkpoint::new();
-    for partition in partitions {
-        let id = app_id(group, partition, since);
-        if let Some(offset) = stored(table, &id).await? {
-            let mut found = parts(&Position::default()).map(|(part, _)| (part, 0));
-            for (part, version) in &mut found {
-                *version = stored(table, &format!("{id}/{part}")).await?.unwrap_or_default();
-            }
-            let [(_, snapshots), (_, streamed), (_, at), (_, witness)] = found;
-            let horizon = Horizon { snapshots: lsn(snapshots), streamed: lsn(streamed), at };
-            checkpoint.insert(partition.clone(), Position { offset, horizon, witness: Witness::from_long(witness) });
-        }
-    }
-    Ok(checkpoint)
-}
-
-/// The table's floor as the loaded version holds it.
-pub(crate) async fn read_floor(table: &DeltaTable) -> Result<Order, Fault> {
-    let (anchor, lsn_of_it) = (stored(table, FLOOR_ANCHOR).await?, stored(table, FLOOR_LSN).await?);
-    Ok(Order { anchor: lsn(anchor.unwrap_or_default()), lsn: lsn(lsn_of_it.unwrap_or_default()) })
-}
-
-/// The table's epoch as the loaded version holds it.
-pub(crate) async fn read_epoch(table: &DeltaTable) -> Result<Epoch, Fault> {
-    let snapshot = table.snapshot().map_err(|e| fault::delta("reading the table's state", &e))?;
-    let table_number = witness::number_of(snapshot.metadata().id().as_bytes());
-    Ok(Epoch { table: table_number, since: stored(table, EPOCH).await?.unwrap_or_default() })
 }
 
 /// The `txn` actions for a commit that ends at `positions`. A position never moves back: `known` are those that

@@ -18,7 +18,9 @@ use deltalake_core::{
 use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Remedy, Replica, RowCounts, TopicPartition};
 
 use crate::{
-    Lake, Verdict, checkpoint, commit, fault, fold, guard,
+    Lake, Verdict,
+    checkpoint::{self, Transactions},
+    commit, fault, fold, guard,
     merge::{self, Winners},
     newest, truncate,
 };
@@ -34,6 +36,7 @@ pub struct DeltaReplica {
     group: String,
     pub(crate) table: DeltaTable,
     context: SessionContext,
+    transactions: Transactions,
     floor: Order,
     epoch: Epoch,
     /// The partitions whose positions are read with each version.
@@ -95,12 +98,15 @@ impl DeltaReplica {
             return Ok(None);
         }
         table.load().await.map_err(|e| fault::delta("opening it", &e))?;
+        let mut transactions = Transactions::default();
+        transactions.follow(&table).await?;
         let replica = Self {
             name: name.to_owned(),
             schema,
             group: group.to_owned(),
-            floor: checkpoint::read_floor(&table).await?,
-            epoch: checkpoint::read_epoch(&table).await?,
+            floor: transactions.floor(&table).await?,
+            epoch: transactions.epoch(&table).await?,
+            transactions,
             table,
             context: create_session().into(),
             partitions: BTreeSet::new(),
@@ -230,9 +236,11 @@ impl DeltaReplica {
 
     async fn reload(&mut self) -> Result<(), Fault> {
         self.table.update_state().await.map_err(|e| fault::delta("reading the newest version", &e))?;
-        self.floor = checkpoint::read_floor(&self.table).await?;
-        self.epoch = checkpoint::read_epoch(&self.table).await?;
-        self.positions = checkpoint::read(&self.table, &self.group, self.epoch.since, &self.partitions).await?;
+        let Self { table, transactions, group, partitions, .. } = self;
+        transactions.follow(table).await?;
+        self.floor = transactions.floor(table).await?;
+        self.epoch = transactions.epoch(table).await?;
+        self.positions = transactions.positions(table, group, self.epoch.since, &*partitions).await?;
         self.is_stale = false;
         Ok(())
     }

@@ -37,7 +37,7 @@ use sim::{
 };
 use tokio::time::{Duration, sleep};
 
-use crate::{DeltaReplica, Lake, checkpoint};
+use crate::{DeltaReplica, Lake, checkpoint::Transactions};
 
 /// A store as one member of a history reaches it: a write takes a moment and may be the last one of the member, and
 /// what the history says goes wrong does. The kernel reads on a thread of its own, which does not know the history's
@@ -175,14 +175,16 @@ impl Real {
         read.rows = model::Replica::new(2);
         // all of one version: another member may be at work
         let log = &replica.table;
-        read.rows.floor = checkpoint::read_floor(log).await.unwrap();
+        let mut transactions = Transactions::default();
+        transactions.follow(log).await.unwrap();
+        read.rows.floor = transactions.floor(log).await.unwrap();
         read.epoch = replica.epoch();
         for batch in frame.collect().await.unwrap() {
             read.rows.rows.extend((0..batch.num_rows()).map(|row| stored(&batch, row)));
         }
         let partitions: Vec<_> = (0..16).map(|number| TopicPartition::new(topic(table), number)).collect();
         for group in [GROUP, "replay"] {
-            let positions = checkpoint::read(log, group, read.epoch.since, &partitions).await.unwrap();
+            let positions = transactions.positions(log, group, read.epoch.since, &partitions).await.unwrap();
             if !positions.is_empty() {
                 read.positions.insert(group.to_owned(), positions);
             }
