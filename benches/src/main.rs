@@ -1,8 +1,11 @@
-//! Measures the way from records to a durable table, one workload a process so that peak memory means something.
+//! Measures the way from records to a durable table, one workload a process so that peak memory means something; and
+//! highwater processes on a real broker.
 //!
-//! `highwater-bench decode|load|scattered`; docs/benchmarks.md has the figures and how they were taken.
+//! docs/benchmarks.md has the figures and how they were taken.
 
 mod events;
+mod group;
+mod lab;
 mod spill;
 
 use std::{
@@ -44,6 +47,14 @@ enum Workload {
     Load,
     /// Changes uniform over the loaded table, in batches of 10,000.
     Scattered,
+    /// 1, 2 and 4 members on one table and on four.
+    Members,
+    /// Four members: one joins, one leaves, one is killed.
+    Rebalance,
+    /// A process is killed and started again.
+    Restart,
+    /// Peak memory under a limit.
+    Memory,
 }
 
 fn schema() -> Result<Arc<TableSchema>> {
@@ -73,6 +84,10 @@ async fn main() -> Result<()> {
             run("(load)", &dir, events::initial(args.rows, BLOCK), 100_000).await?;
             run("scattered", &dir, events::changes(args.changes, args.rows, BLOCK), 10_000).await
         }
+        Workload::Members => group::members(args.rows, args.changes),
+        Workload::Rebalance => group::rebalance(args.rows),
+        Workload::Restart => group::restart(args.rows),
+        Workload::Memory => group::memory(args.rows, args.changes),
     }
 }
 

@@ -8,7 +8,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceS
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::groups::GroupInfo;
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
@@ -184,6 +184,20 @@ impl Broker {
         }
         records.sort_by_key(|record| (record.partition, record.offset));
         Ok(records)
+    }
+
+    /// Writes many records, each to the partition that its key's hash gives.
+    pub fn produce_all<'a>(&self, topic: &str, records: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Result<()> {
+        let producer: BaseProducer = self.config().set("compression.type", "lz4").set("linger.ms", "5").create()?;
+        for (key, value) in records {
+            let mut record = BaseRecord::to(topic).key(key).payload(value);
+            while let Err((error, returned)) = producer.send(record) {
+                ensure!(error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull), error);
+                producer.poll(Duration::from_millis(10));
+                record = returned;
+            }
+        }
+        Ok(producer.flush(TIMEOUT)?)
     }
 
     /// Writes one record to a partition, as it is.

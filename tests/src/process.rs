@@ -11,7 +11,8 @@ use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process, kill_process_group};
 
 /// Waiting granularity; short against every start and stop here.
 const POLL: Duration = Duration::from_millis(50);
@@ -133,6 +134,11 @@ impl Process {
     /// The program's name.
     pub fn name(&self) -> &str {
         &self.program.name
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The whole log.
