@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::{Fault, mix};
+use crate::{Fault, Remedy, mix};
 
 /// The first pause; it doubles up to [`PAUSE_MAX`], so that a store that comes back is not met by everyone at once,
-/// and a short hiccup costs little.
+/// and a short hiccup costs little. After a lost race it stays: whoever waits longer each time loses to those who do not.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -34,6 +34,9 @@ impl Backoff {
     /// A halt that holds `fault`, where the limit would pass meanwhile.
     pub async fn wait(&mut self, name: &str, fault: Fault) -> Result<(), Fault> {
         let pause = self.draw();
+        if fault.remedy == Remedy::Retry {
+            self.pause = (self.pause * 2).min(PAUSE_MAX);
+        }
         if self.began.elapsed() + pause > self.limit {
             let waited = self.began.elapsed().as_secs();
             return Err(Fault::halt(format!("gave up after {waited} s of trying: {fault}")));
@@ -44,10 +47,8 @@ impl Backoff {
     }
 
     fn draw(&mut self) -> Duration {
-        let whole = self.pause;
-        self.pause = (whole * 2).min(PAUSE_MAX);
         self.random = self.random.wrapping_add(mix::STEP);
-        let half = whole / 2;
+        let half = self.pause / 2;
         let share = u32::try_from(mix::mix(self.random) >> 48).unwrap_or(u32::MAX);
         half + half * share / (1 << 16)
     }
@@ -57,22 +58,35 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    fn pauses(seed: u64) -> Vec<Duration> {
+    async fn pauses(seed: u64, fault: fn(&'static str) -> Fault) -> Vec<Duration> {
         let mut backoff = Backoff::new(Duration::MAX, seed);
-        (0..12).map(|_| backoff.draw()).collect()
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            let began = Instant::now();
+            backoff.wait("orders", fault("store away")).await.unwrap();
+            pauses.push(began.elapsed());
+        }
+        pauses
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_double_up_to_a_limit_and_differ_by_seed_alone() {
+    async fn pauses_double_up_to_a_limit_but_after_lost_races_and_differ_by_seed_alone() {
+        // the clock counts in milliseconds, and a pause is rounded up to them
+        let is_within = |pause: Duration, whole: Duration| {
+            assert!(whole / 2 <= pause && pause <= whole + Duration::from_millis(1), "{pause:?} of {whole:?}");
+        };
         for seed in 0..100 {
             let mut whole = PAUSE_FIRST;
-            for pause in pauses(seed) {
-                assert!(whole / 2 <= pause && pause <= whole, "{pause:?} of {whole:?}");
+            for pause in pauses(seed, Fault::retry).await {
+                is_within(pause, whole);
                 whole = (whole * 2).min(PAUSE_MAX);
             }
+            for pause in pauses(seed, Fault::redo).await {
+                is_within(pause, PAUSE_FIRST);
+            }
         }
-        assert_eq!(pauses(1), pauses(1));
-        assert_ne!(pauses(1), pauses(2));
+        assert_eq!(pauses(1, Fault::retry).await, pauses(1, Fault::retry).await);
+        assert_ne!(pauses(1, Fault::retry).await, pauses(2, Fault::retry).await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{Applied, Backoff, Batch, Fault, Remedy, Replica, Settings};
+use crate::{Applied, Batch, Fault, Remedy, Replica, Settings};
 
-/// Lost races in a row before the pauses of a retry begin: another writer then has a clear advantage.
+/// Lost races in a row before there is a pause between two: what another writer did may not be listed yet.
 const REDO_AT_ONCE: u32 = 5;
 
 /// A batch on its way to the replica, and back with its outcome.
@@ -27,8 +27,7 @@ pub(crate) async fn fly<R: Replica>(
     settings: Settings,
 ) -> Flight<R> {
     let began = Instant::now();
-    // by table too: their pauses are not to coincide either
-    let mut backoff = Backoff::new(settings.retry_max, settings.seed.wrapping_add(table as u64));
+    let mut backoff = settings.backoff(table);
     let mut lost_races = 0;
     let outcome = loop {
         let fault = match replica.apply(&batch).await {

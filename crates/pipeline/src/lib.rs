@@ -5,6 +5,7 @@
 //! replica's commit is durable, the batch's positions are acknowledged to the source, never before. Everything
 //! that can go wrong carries its [`Remedy`], and `flush` is the one place that acts on it.
 
+mod aside;
 pub mod backoff;
 pub mod blocks;
 pub mod buffer;

@@ -6,7 +6,7 @@ use crate::{
     Accept, AssignedPartition, Backoff, Before, Checkpoint, Epoch, Fault, Observer, Pipeline, Remedy, Replica, Source,
     Table, TopicPartition,
     start::{self, Arrival, Start},
-    table::{Reading, State},
+    table::{Flow, Reading, State},
 };
 
 /// Where a table's assigned partitions begin.
@@ -16,6 +16,24 @@ struct Starts {
     /// Positions of the table that the group has not got: their acknowledgement was lost, and if no record follows
     /// there will be no other.
     unacknowledged: Checkpoint,
+}
+
+/// What stands before some offsets of a table's partitions. A source that does not answer is asked again.
+async fn look<S: Source>(
+    source: &mut S,
+    wanted: &[(TopicPartition, i64)],
+    table: &str,
+    mut backoff: Backoff,
+) -> Result<Vec<Before>, Fault> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    loop {
+        match source.before(wanted.to_vec()).await {
+            Err(fault) if fault.remedy != Remedy::Halt => backoff.wait(table, fault).await?,
+            looked => return looked,
+        }
+    }
 }
 
 impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
@@ -60,7 +78,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let Table { name, state, replica, epoch: known, accept, .. } = &mut tables[index];
         let (State::Running, Some(replica)) = (&*state, replica) else { return Ok(Starts::default()) };
         let named: Vec<_> = assigned.iter().map(|assigned| assigned.partition.clone()).collect();
-        let mut backoff = Backoff::new(settings.retry_max, settings.seed);
+        let mut backoff = settings.backoff(index);
         let checkpoint = loop {
             match replica.checkpoint(&named).await {
                 Err(fault) if fault.remedy != Remedy::Halt => backoff.wait(name, fault).await?,
@@ -75,7 +93,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let resumes: Vec<_> = arrivals.iter().map(|arrival| arrival.resume(settings.start_at)).collect();
         let wanted = arrivals.iter().zip(&resumes).filter_map(|(arrival, resume)| arrival.witness_wanted(*resume));
         let wanted: Vec<_> = wanted.collect();
-        let found = if wanted.is_empty() { Vec::new() } else { source.before(wanted.clone()).await? };
+        let found = look(source, &wanted, name, backoff).await?;
         let found: HashMap<_, _> = wanted.into_iter().map(|(partition, _)| partition).zip(found).collect();
 
         let mut rewound = Checkpoint::new();
@@ -90,7 +108,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
             if arrival.checkpoint() == Some(position) && committed.is_none_or(|group| group.position != position) {
                 starts.unacknowledged.insert(partition.clone(), position);
             }
-            starts.readings.push(Reading { position, end: *high });
+            starts.readings.push(Reading { position, end: *high, flow: Flow::On });
         }
         if !rewound.is_empty() {
             replica.rewind(&rewound).await?;
@@ -110,11 +128,9 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
             let (resume, checkpoint) = (Some(reading.position), &Checkpoint::new());
             let (epoch, accept) = (Epoch::default(), Accept::default());
             let arrival = Arrival { table: name, assigned, checkpoint, epoch, accept };
-            let found = match arrival.witness_wanted(resume) {
-                Some(wanted) => self.source.before(vec![wanted]).await?.first().copied(),
-                None => None,
-            };
-            if let Err(fault) = arrival.start(resume, found.unwrap_or(Before::Unknown)) {
+            let wanted: Vec<_> = arrival.witness_wanted(resume).into_iter().collect();
+            let found = look(&mut self.source, &wanted, name, self.settings.backoff(index)).await?;
+            if let Err(fault) = arrival.start(resume, found.first().copied().unwrap_or(Before::Unknown)) {
                 self.tables[index].stop(fault);
                 is_found = true;
             }

@@ -4,12 +4,13 @@ use std::{collections::HashMap, future::Future, pin::pin, sync::Arc, time::Durat
 
 use tokio::{
     task::JoinSet,
-    time::{Instant, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 
 use crate::{
-    Applied, Batch, DeadLetters, Ending, Fault, Flushed, Letter, Observer, OnError, Polled, Records, Replica, Source,
-    StartAt, Summary, Table, TopicPartition,
+    Applied, Backoff, Batch, DeadLetters, Ending, Fault, Flushed, Letter, Observer, OnError, Polled, Records, Replica,
+    Source, StartAt, Summary, Table, TopicPartition,
+    aside::PATIENCE,
     flush::{self, Flight},
     table::State,
 };
@@ -27,6 +28,13 @@ pub struct Settings {
     pub memory: usize,
     /// Decides the pauses between two tries; it should differ between the members of a group.
     pub seed: u64,
+}
+
+impl Settings {
+    /// The pauses of a table's retries; those of two tables do not coincide either.
+    pub(crate) fn backoff(&self, table: usize) -> Backoff {
+        Backoff::new(self.retry_max, self.seed.wrapping_add(table as u64))
+    }
 }
 
 impl Default for Settings {
@@ -94,10 +102,12 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
             }
             let blocked = !self.block.0.is_empty() || self.is_out_of_memory();
             let deadline = self.next_deadline();
+            let patience = Instant::now() + PATIENCE;
             tokio::select! {
                 biased;
                 () = &mut stop => break Ending::Stopped,
                 Some(flight) = self.flights.join_next() => self.land(flight)?,
+                () = sleep_until(patience), if blocked => {}
                 polled = self.source.poll(deadline), if !blocked => {
                     let polled = polled?;
                     // a rebalance may have to wait for the store, and a stop is not to wait for that
@@ -140,6 +150,10 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 }
                 Ok(())
             }
+            Polled::Resumed(partitions) => {
+                self.resumed(&partitions);
+                Ok(())
+            }
             Polled::OutOfRange(partitions) => self.stop_strayed(partitions).await,
             Polled::Broken(topic, fault) => {
                 if let Some(&table) = self.by_topic.get(&topic) {
@@ -154,16 +168,24 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// Decodes the block until it is used up, or until a table has a full batch while its last one is still on
     /// its way.
     fn decode(&mut self) -> Result<(), Fault> {
-        while let Some((partition, record)) = self.block.0.get(self.block.1) {
-            if let Some(&index) = self.by_topic.get(&partition.topic) {
+        let block = std::mem::take(&mut self.block.0);
+        while let Some((partition, record)) = block.get(self.block.1) {
+            if let Some(&index) = self.by_topic.get(&partition.topic)
+                && self.tables[index].takes(partition.partition)
+            {
                 let table = &mut self.tables[index];
-                if table.open.is_full(&table.limits) {
-                    if table.replica.is_none() {
+                let is_full = table.open.is_full(&table.limits);
+                if is_full && table.replica.is_none() {
+                    if !self.set_aside(index) {
+                        self.block.0 = block;
                         return Ok(());
                     }
-                    Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
+                } else {
+                    if is_full {
+                        Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
+                    }
+                    table.take(partition, record, self.dead_letters.as_mut())?;
                 }
-                table.take(partition, record, self.dead_letters.as_mut())?;
             }
             self.block.1 += 1;
         }
@@ -194,6 +216,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         self.source.acknowledge(acknowledged);
         tracing::debug!(table = table.name, version, took_ms = took.as_millis(), %counts, "batch is durable");
         self.observer.flushed(&Flushed { table: &table.name, counts, version, took });
+        self.read_on(index);
         Ok(())
     }
 

@@ -17,6 +17,8 @@ pub enum Polled {
     Revoked(Vec<TopicPartition>),
     /// Everything that these partitions hold at this moment has been read.
     Ended(Vec<TopicPartition>),
+    /// From here on these partitions are read again, from where [`Source::resume`] said.
+    Resumed(Vec<TopicPartition>),
     /// What is to be read next of one of these partitions is not in its topic any more; that one is read no further.
     OutOfRange(Vec<AssignedPartition>),
     /// A topic cannot be read any further, and why.
@@ -51,6 +53,9 @@ pub enum Before {
 
 /// A stream of records with positions.
 pub trait Source: Send {
+    /// Whether held partitions can be read on from an offset.
+    const RESUMES: bool = false;
+
     /// The next thing to deal with, or [`Polled::Idle`] at `deadline`. Dropping the future loses nothing.
     fn poll(&mut self, deadline: Instant) -> impl Future<Output = Result<Polled, Fault>> + Send;
 
@@ -72,6 +77,11 @@ pub trait Source: Send {
 
     /// Stops reading a partition, which stays assigned.
     fn hold(&mut self, partition: TopicPartition);
+
+    /// Reads on held partitions, each from an explicit offset; [`Polled::Resumed`] stands before their records.
+    fn resume(&mut self, offsets: Vec<(TopicPartition, i64)>) {
+        drop(offsets);
+    }
 
     /// Says that everything before these positions is durable. Losing it costs a replay, never data.
     fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>);

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use change::{Decoded, Decoder, Horizon, RecordRef, TableSchema};
+use tokio::time::Instant;
 
 use crate::{
     Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter, Mark, Position,
@@ -31,8 +32,9 @@ pub struct Table<R> {
     pub(crate) counts: Counts,
     /// `None` while a batch is on its way.
     pub(crate) replica: Option<R>,
-    /// The memory that the batch on its way takes.
+    /// The memory that the batch on its way takes, and since when it is.
     pub(crate) flying_bytes: usize,
+    pub(crate) flying_since: Instant,
     pub(crate) partitions: BTreeMap<i32, Reading>,
     /// What the operator accepts at an assignment.
     pub(crate) accept: Accept,
@@ -56,6 +58,17 @@ pub(crate) struct Reading {
     pub(crate) position: Position,
     /// The end of the partition when it was assigned.
     pub(crate) end: i64,
+    pub(crate) flow: Flow,
+}
+
+/// Whether a partition's records are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    On,
+    /// Its table was set aside.
+    Held,
+    /// It is to be read on, and what comes until the source says so was read before.
+    Resuming,
 }
 
 impl<R> Table<R> {
@@ -78,6 +91,7 @@ impl<R> Table<R> {
             counts: Counts::default(),
             replica: Some(replica),
             flying_bytes: 0,
+            flying_since: Instant::now(),
             partitions: BTreeMap::new(),
             accept: Accept::default(),
             epoch: None,
@@ -95,20 +109,21 @@ impl<R> Table<R> {
         self.decoder.schema()
     }
 
-    /// Decodes a record into the open batch. A record that cannot be decoded becomes a dead letter or halts the
-    /// table. Records of partitions that are not ours any more, and of a table that is stopping, are passed over:
-    /// their offsets are not acknowledged, so whoever reads next gets them.
+    /// Whether a record of this partition is to be decoded. Those of partitions that are not ours any more, and of a
+    /// table that is stopping or set aside, are passed over: their offsets are not acknowledged, so whoever reads next
+    /// gets them.
+    pub(crate) fn takes(&self, partition: i32) -> bool {
+        self.state == State::Running && self.partitions.get(&partition).is_some_and(|reading| reading.flow == Flow::On)
+    }
+
+    /// Decodes a record into the open batch. A record that cannot be decoded becomes a dead letter or halts the table.
     pub(crate) fn take(
         &mut self,
         partition: &TopicPartition,
         record: RecordRef<'_>,
         dead_letters: &mut dyn DeadLetters,
     ) -> Result<(), Fault> {
-        let Some(reading) = self.partitions.get_mut(&record.partition) else { return Ok(()) };
-        if self.state != State::Running {
-            return Ok(());
-        }
-        let Reading { position, .. } = reading;
+        let Some(Reading { position, .. }) = self.partitions.get_mut(&record.partition) else { return Ok(()) };
         let before = position.horizon;
         let mut horizon = before;
         // what came before the epoch has its order in another LSN space
@@ -176,13 +191,15 @@ impl<R> Table<R> {
 
     /// Seals the open batch.
     pub(crate) fn seal(&mut self) -> Result<Batch, Fault> {
-        self.flying_bytes = self.open.bytes();
+        (self.flying_bytes, self.flying_since) = (self.open.bytes(), Instant::now());
         self.open.seal(self.decoder.schema(), self.epoch.unwrap_or_default().since)
     }
 
     /// Everything up to now of this partition has been read.
     pub(crate) fn end_reached(&mut self, partition: i32) {
-        if let Some(reading) = self.partitions.get_mut(&partition) {
+        if let Some(reading) = self.partitions.get_mut(&partition)
+            && reading.flow == Flow::On
+        {
             reading.end = reading.end.min(reading.position.offset);
         }
     }

@@ -1,6 +1,7 @@
 //! The loop against a scripted source and a replica that fails on demand. The real ones are tested in `tests/`.
 
 mod accidents;
+mod aside;
 
 use std::{
     collections::VecDeque,
@@ -24,6 +25,7 @@ enum Said {
     Start(Vec<i64>),
     Release(Vec<i32>),
     Hold(i32),
+    Resume(Vec<(i32, i64)>),
     Acknowledge(Vec<(i32, i64)>),
 }
 
@@ -56,9 +58,12 @@ fn tp(partition: i32) -> TopicPartition {
 }
 
 impl Source for Scripted {
+    const RESUMES: bool = true;
+
     async fn poll(&mut self, deadline: Instant) -> Result<Polled, Fault> {
-        if let Some(polled) = self.script.pop_front() {
-            return Ok(polled);
+        match self.script.pop_front() {
+            None | Some(Polled::Idle) => {}
+            Some(polled) => return Ok(polled),
         }
         tokio::time::sleep_until(deadline).await;
         Ok(Polled::Idle)
@@ -80,6 +85,10 @@ impl Source for Scripted {
 
     fn hold(&mut self, partition: TopicPartition) {
         self.heard.say(Said::Hold(partition.partition));
+    }
+
+    fn resume(&mut self, offsets: Vec<(TopicPartition, i64)>) {
+        self.heard.say(Said::Resume(offsets.into_iter().map(|(tp, offset)| (tp.partition, offset)).collect()));
     }
 
     fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>) {

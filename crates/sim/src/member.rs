@@ -1,7 +1,7 @@
 //! A member: the production pipeline over a simulated source and replica.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -81,6 +81,8 @@ pub struct SimSource {
     topics: Vec<String>,
     reading: BTreeMap<TopicPartition, i64>,
     owned: BTreeSet<TopicPartition>,
+    /// What was read and not polled yet.
+    queue: VecDeque<Polled>,
     /// The checkpoints at the assignments.
     checkpoints: BTreeMap<TopicPartition, i64>,
     block: usize,
@@ -103,8 +105,18 @@ impl SimSource {
             id
         };
         let topics = (0..scenario.tables).map(topic).collect();
-        let (reading, owned, checkpoints) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { handle, id, topics, reading, owned, checkpoints, block: scenario.block, is_alone, is_first: true }
+        Self {
+            handle,
+            id,
+            topics,
+            reading: BTreeMap::new(),
+            owned: BTreeSet::new(),
+            queue: VecDeque::new(),
+            checkpoints: BTreeMap::new(),
+            block: scenario.block,
+            is_alone,
+            is_first: true,
+        }
     }
 
     /// What the group has to say, if anything.
@@ -178,13 +190,19 @@ impl SimSource {
 }
 
 impl Source for SimSource {
+    const RESUMES: bool = true;
+
     async fn poll(&mut self, deadline: Instant) -> Result<Polled, Fault> {
         loop {
             self.handle.gate().await;
-            if let Some(polled) = self.hear() {
+            if let Some(polled) = self.queue.pop_front().or_else(|| self.hear()) {
                 return Ok(polled);
             }
             if let Some(records) = self.fetch() {
+                if self.handle.world().rng.random_ratio(1, 4) {
+                    let next = self.fetch().map(Polled::Records);
+                    self.queue.extend(next);
+                }
                 return Ok(Polled::Records(records));
             }
             let wake = Arc::clone(&self.handle.world().members[self.handle.member].wake);
@@ -196,7 +214,11 @@ impl Source for SimSource {
 
     async fn before(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<Vec<Before>, Fault> {
         self.handle.gate().await;
-        let world = self.handle.world();
+        let mut world = self.handle.world();
+        if world.rng.random_ratio(1, 10) {
+            world.stats.brokers_away += 1;
+            return Err(Fault::retry("the brokers do not answer"));
+        }
         let look = |(partition, offset): &(TopicPartition, i64)| {
             let Some(log) = world.broker.logs.get(partition) else { return Before::Nowhere };
             match log.get(offset - 1) {
@@ -232,6 +254,14 @@ impl Source for SimSource {
 
     fn hold(&mut self, partition: TopicPartition) {
         self.reading.remove(&partition);
+    }
+
+    fn resume(&mut self, offsets: Vec<(TopicPartition, i64)>) {
+        let ours = offsets.into_iter().filter(|(tp, _)| self.is_alone || self.owned.contains(tp));
+        let ours: Vec<_> = ours.collect();
+        self.handle.world().stats.set_aside += ours.len() as u64;
+        self.queue.push_back(Polled::Resumed(ours.iter().map(|(tp, _)| tp.clone()).collect()));
+        self.reading.extend(ours);
     }
 
     fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>) {

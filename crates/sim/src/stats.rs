@@ -55,6 +55,10 @@ stats! {
     commits_refused,
     /// Offset commits that got lost.
     commits_lost,
+    /// Partitions read again, since their table was set aside.
+    set_aside,
+    /// Questions that the brokers did not answer.
+    brokers_away,
     /// Stale offset commits that were taken.
     commits_stale,
     /// Delta commits that lost a race.

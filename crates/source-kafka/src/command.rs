@@ -8,6 +8,7 @@ pub(crate) enum Command {
     Start(Vec<(TopicPartition, i64)>),
     Release(Vec<TopicPartition>),
     Hold(TopicPartition),
+    Resume(Vec<(TopicPartition, i64)>),
     Acknowledge(Vec<(TopicPartition, Acknowledged)>),
     Close,
 }

@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{PoisonError, atomic::Ordering, mpsc},
+    sync::{MutexGuard, PoisonError, atomic::Ordering, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -36,6 +36,8 @@ const POLL: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// A refused offset commit is tried again after this long, for what is still ours then.
 const COMMIT_AGAIN: Duration = Duration::from_secs(1);
+/// Brokers that did not say what is to be known of an assignment are asked again after this long.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Consumer {
     client: BaseConsumer<Callbacks>,
@@ -50,6 +52,7 @@ pub(crate) struct Consumer {
     silent: Vec<TopicPartition>,
     acknowledged: BTreeMap<TopicPartition, Acknowledged>,
     committed_at: Instant,
+    ask_at: Instant,
     topics: Vec<String>,
     commits: bool,
 }
@@ -77,6 +80,7 @@ impl Consumer {
             silent: Vec::new(),
             acknowledged: BTreeMap::new(),
             committed_at: Instant::now(),
+            ask_at: Instant::now(),
             topics: topics.iter().map(|topic| (*topic).to_owned()).collect(),
             commits: settings.commits,
         })
@@ -125,8 +129,8 @@ impl Consumer {
             Some(Err(error)) => self.tolerate(&error)?,
             None => self.seal_block(),
         }
-        self.commit_again()?;
-        self.take_rebalances()
+        self.take_rebalances();
+        self.commit_again()
     }
 
     /// Gives what waits to the pipeline. `false`: it has no room.
@@ -233,16 +237,21 @@ impl Consumer {
         metadata.is_ok_and(|found| found.topics().iter().all(|found| found.partitions().is_empty()))
     }
 
-    fn take_rebalances(&mut self) -> Result<(), Fault> {
-        loop {
-            let next = self.client.context().rebalances.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(rebalanced) = next else { return Ok(()) };
+    fn take_rebalances(&mut self) {
+        while self.ask_at <= Instant::now() {
+            let next = self.rebalances().pop_front();
+            let Some(rebalanced) = next else { return };
             self.seal_block();
             match rebalanced {
-                Rebalanced::Assigned(list) => {
-                    let assigned = probe::patiently(|| self.describe(list.clone()))?;
-                    self.waiting.push_back(Polled::Assigned(assigned));
-                }
+                Rebalanced::Assigned(list) => match self.describe(list.clone()) {
+                    Ok(assigned) => self.waiting.push_back(Polled::Assigned(assigned)),
+                    Err(fault) => {
+                        // brokers that are away come back, and polling goes on until then
+                        tracing::warn!("will ask again: {fault}");
+                        self.rebalances().push_front(Rebalanced::Assigned(list));
+                        self.ask_at = Instant::now() + ASK_AGAIN;
+                    }
+                },
                 Rebalanced::Revoked(list) => {
                     let leaving = group::partitions(&list);
                     self.silent.extend(leaving.iter().cloned());
@@ -250,6 +259,10 @@ impl Consumer {
                 }
             }
         }
+    }
+
+    fn rebalances(&self) -> MutexGuard<'_, VecDeque<Rebalanced>> {
+        self.client.context().rebalances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the brokers know of partitions that were assigned.
@@ -289,6 +302,7 @@ impl Consumer {
                     _ = self.client.pause(&group::list(std::slice::from_ref(&partition)));
                     self.silent.push(partition);
                 }
+                Command::Resume(offsets) => self.resume(offsets)?,
                 Command::Acknowledge(positions) => {
                     self.commit(&positions)?;
                     self.acknowledged.extend(positions);
@@ -296,6 +310,29 @@ impl Consumer {
                 Command::Close => return Ok(false),
             }
         }
+    }
+
+    /// Reads on from these offsets. A partition that was revoked in the meantime is not ours to read.
+    fn resume(&mut self, mut offsets: Vec<(TopicPartition, i64)>) -> Result<(), Fault> {
+        let failed = |e: KafkaError| Fault::halt(format!("going back to an offset: {e}"));
+        let assigned = group::partitions(&self.assignment()?);
+        offsets.retain(|(tp, _)| assigned.contains(tp));
+        if offsets.is_empty() {
+            return Ok(());
+        }
+        let list = group::list_at(&offsets).map_err(failed)?;
+        let sought = self.client.seek_partitions(list, ANSWER).map_err(failed)?;
+        for element in sought.elements() {
+            element.error().map_err(failed)?;
+        }
+        let partitions: Vec<_> = offsets.into_iter().map(|(tp, _)| tp).collect();
+        self.silent.retain(|tp| !partitions.contains(tp));
+        if !self.is_paused {
+            let resumed = self.client.resume(&group::list(&partitions));
+            resumed.map_err(|e| Fault::halt(format!("resuming: {e}")))?;
+        }
+        self.tell(std::iter::once(Polled::Resumed(partitions)));
+        Ok(())
     }
 
     fn commit(&mut self, positions: &[(TopicPartition, Acknowledged)]) -> Result<(), Fault> {

@@ -1,30 +1,14 @@
 //! Whether brokers answer and topics exist.
 
-use std::{sync::PoisonError, thread, time::Duration};
+use std::{sync::PoisonError, time::Duration};
 
-use pipeline::{Fault, Remedy};
+use pipeline::Fault;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::{KafkaSettings, callbacks::Callbacks};
 
 /// How long a broker may take to answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(15);
-const TRIES: u64 = 5;
-
-/// Asks again where the brokers do not answer: one that moves or restarts answers the second or third time.
-pub(crate) fn patiently<T>(ask: impl Fn() -> Result<T, Fault>) -> Result<T, Fault> {
-    let mut tries = 1;
-    loop {
-        match ask() {
-            Err(fault) if tries < TRIES && fault.remedy == Remedy::Retry => {
-                tracing::warn!("will ask again: {fault}");
-                thread::sleep(Duration::from_secs(tries));
-                tries += 1;
-            }
-            answered => return answered,
-        }
-    }
-}
 
 /// A client that has not joined the group.
 pub(crate) fn client(settings: &KafkaSettings) -> Result<BaseConsumer<Callbacks>, Fault> {

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{KafkaSettings, command::Command, consumer::Consumer, peek, probe};
+use crate::{KafkaSettings, command::Command, consumer::Consumer, peek};
 
 /// Blocks that wait between the consumer and the pipeline: one is decoded, one is ready, one is being filled.
 const BLOCKS_WAITING: usize = 2;
@@ -44,6 +44,8 @@ impl KafkaSource {
 }
 
 impl Source for KafkaSource {
+    const RESUMES: bool = true;
+
     async fn poll(&mut self, deadline: Instant) -> Result<Polled, Fault> {
         match timeout_at(deadline, self.polled.recv()).await {
             Ok(Some(polled)) => polled,
@@ -55,7 +57,7 @@ impl Source for KafkaSource {
     async fn before(&mut self, offsets: Vec<(TopicPartition, i64)>) -> Result<Vec<Before>, Fault> {
         let settings = self.settings.clone();
         // the client waits for the brokers on this thread
-        let peek = tokio::task::spawn_blocking(move || probe::patiently(|| peek::look(&settings, &offsets)));
+        let peek = tokio::task::spawn_blocking(move || peek::look(&settings, &offsets));
         peek.await.map_err(|e| Fault::halt(format!("reading the last known records ended abnormally: {e}")))?
     }
 
@@ -70,6 +72,10 @@ impl Source for KafkaSource {
     fn hold(&mut self, partition: TopicPartition) {
         // without a consumer there is nothing to hold
         _ = self.tell(Command::Hold(partition));
+    }
+
+    fn resume(&mut self, offsets: Vec<(TopicPartition, i64)>) {
+        _ = self.tell(Command::Resume(offsets));
     }
 
     fn acknowledge(&mut self, positions: Vec<(TopicPartition, Acknowledged)>) {
