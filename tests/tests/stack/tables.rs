@@ -87,8 +87,11 @@ fn a_table_whose_store_is_away_is_set_aside_and_the_other_one_goes_on() -> Resul
     broker.create_topic(away, 2)?;
     broker.create_topic(near, 2)?;
     let local = scratch.path().join("lake");
-    let mut config = format!("[kafka]\nbootstrap_servers = \"{}\"\ngroup = \"aside\"\n", broker.bootstrap);
-    config += &format!("[batch]\nrows = 10\nage = \"200ms\"\n{}\n", store.store(SECRET));
+    let mut config = format!(
+        "[kafka]\nbootstrap_servers = \"{}\"\ngroup = \"aside\"\n[batch]\nrows = 10\nage = \"200ms\"\n{}\n",
+        broker.bootstrap,
+        store.store(SECRET)
+    );
     config += &section("away", away, &format!("s3://{BUCKET}"));
     config += &section("near", near, &local.to_string_lossy());
     let path = scratch.path().join("aside.toml");
