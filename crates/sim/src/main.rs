@@ -41,8 +41,8 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, stats: Stats) {
-        self.sums += stats;
+    fn add(&mut self, stats: &Stats) {
+        self.sums += *stats;
         self.histories += stats.happened();
     }
 
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
                 for line in &outcome.trace {
                     println!("{line}");
                 }
-                tally.add(outcome.stats);
+                tally.add(&outcome.stats);
                 if !outcome.violations.is_empty() {
                     failed.fetch_add(1, Ordering::Relaxed);
                     tally.failing.push(seed);
