@@ -8,13 +8,17 @@ use std::{
 use pipeline::{Acknowledged, Before, Fault, Polled, Source, TopicPartition};
 use tokio::{
     sync::mpsc as async_mpsc,
-    time::{Instant, timeout_at},
+    time::{Duration, Instant, timeout, timeout_at},
 };
 
 use crate::{KafkaSettings, command::Command, consumer::Consumer, peek};
 
 /// Blocks that wait between the consumer and the pipeline: one is decoded, one is ready, one is being filled.
 const BLOCKS_WAITING: usize = 2;
+
+/// So long may the brokers take to hear that a member commits its last offsets and leaves. Not to wait longer costs a
+/// replay, and a stop is promised within ten seconds.
+const LEAVE: Duration = Duration::from_secs(3);
 
 /// A member of a consumer group.
 #[derive(Debug)]
@@ -86,6 +90,11 @@ impl Source for KafkaSource {
     async fn close(mut self) {
         _ = self.tell(Command::Close);
         self.polled.close();
-        _ = tokio::task::spawn_blocking(move || self.thread.join()).await;
+        let left = tokio::task::spawn_blocking(move || self.thread.join());
+        if timeout(LEAVE, left).await.is_err() {
+            tracing::warn!(
+                "the brokers did not answer in time; the group gives the partitions away when the session expires"
+            );
+        }
     }
 }
