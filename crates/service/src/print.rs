@@ -1,12 +1,15 @@
 //! Rows on stdout, as a table, CSV or JSON.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use anyhow::Result;
 use arrow::{
-    array::{Array, RecordBatch},
+    array::{Array, ArrayRef, AsArray, RecordBatch, StringArray},
     csv,
-    datatypes::DataType,
+    datatypes::{DataType, Field, Schema},
     util::display::{ArrayFormatter, FormatOptions},
 };
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
@@ -34,9 +37,9 @@ pub(crate) async fn frame(frame: DataFrame, form: Print) -> Result<()> {
         }
         Print::Csv => {
             let mut writer = csv::WriterBuilder::new().with_header(true).build(out);
-            writer.write(&RecordBatch::new_empty(std::sync::Arc::new(schema)))?;
+            writer.write(&flat(&RecordBatch::new_empty(Arc::new(schema)))?)?;
             while let Some(batch) = stream.next().await {
-                writer.write(&batch?)?;
+                writer.write(&flat(&batch?)?)?;
             }
             writer.into_inner().flush()?;
             return Ok(());
@@ -74,8 +77,34 @@ fn formatters(batch: &RecordBatch) -> Result<Vec<ArrayFormatter<'_>>> {
     Ok(batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &FORMAT)).collect::<Result<_, _>>()?)
 }
 
-/// One object a row, its columns in the table's order. Integers, booleans and finite floats are JSON's own; everything
-/// else is a string, so that no reader rounds a decimal.
+/// CSV has no arrays: each becomes a text, the array in JSON.
+fn flat(batch: &RecordBatch) -> Result<RecordBatch> {
+    let mut columns: Vec<(String, ArrayRef)> = Vec::new();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        let column = match column.data_type() {
+            DataType::List(_) => {
+                let text = |row| Ok((!column.is_null(row)).then_some(array(column, row)?.to_string()));
+                Arc::new((0..column.len()).map(text).collect::<Result<StringArray>>()?)
+            }
+            _ => Arc::clone(column),
+        };
+        columns.push((field.name().clone(), column));
+    }
+    let fields = columns.iter().map(|(name, column)| Field::new(name, column.data_type().clone(), true));
+    let schema = Schema::new(fields.collect::<Vec<_>>());
+    Ok(RecordBatch::try_new(Arc::new(schema), columns.into_iter().map(|(_, column)| column).collect())?)
+}
+
+/// The array in a row of a column of arrays.
+fn array(column: &ArrayRef, row: usize) -> Result<serde_json::Value> {
+    let elements = column.as_list::<i32>().value(row);
+    let texts = ArrayFormatter::try_new(&elements, &FORMAT)?;
+    let element = |row| (!elements.is_null(row)).then(|| value(elements.data_type(), &texts.value(row).to_string()));
+    Ok((0..elements.len()).map(element).collect::<Vec<_>>().into())
+}
+
+/// One object a row, its columns in the table's order. Integers, booleans, finite floats and arrays are JSON's own;
+/// everything else is a string, so that no reader rounds a decimal.
 pub(crate) fn json(batch: &RecordBatch, out: &mut impl Write) -> Result<()> {
     let columns = formatters(batch)?;
     let schema = batch.schema();
@@ -84,8 +113,12 @@ pub(crate) fn json(batch: &RecordBatch, out: &mut impl Write) -> Result<()> {
             out.write_all(if index == 0 { b"{" } else { b"," })?;
             serde_json::to_writer(&mut *out, field.name())?;
             out.write_all(b":")?;
-            let text = (!column.is_null(row)).then(|| columns[index].value(row).to_string());
-            serde_json::to_writer(&mut *out, &text.map(|text| value(field.data_type(), &text)))?;
+            let cell = match field.data_type() {
+                _ if column.is_null(row) => serde_json::Value::Null,
+                DataType::List(_) => array(column, row)?,
+                data_type => value(data_type, &columns[index].value(row).to_string()),
+            };
+            serde_json::to_writer(&mut *out, &cell)?;
         }
         out.write_all(b"}\n")?;
     }
@@ -105,9 +138,10 @@ fn value(data_type: &DataType, text: &str) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, StringArray};
+    use arrow::{
+        array::{Decimal128Array, Float64Array, Int64Array, ListArray},
+        datatypes::Int32Type,
+    };
 
     use super::*;
 
@@ -125,5 +159,18 @@ mod tests {
 {"z":null,"a \"b\"":"x","d":"-123.45","f":-0.0}
 "#;
         assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn arrays_are_arrays_in_json_and_text_in_csv() {
+        let lists = [Some(vec![Some(1), None]), None, Some(Vec::new())];
+        let lists = ListArray::from_iter_primitive::<Int32Type, _, _>(lists);
+        let batch = RecordBatch::try_from_iter([("a", Arc::new(lists) as ArrayRef)]).unwrap();
+        let mut out = Vec::new();
+        json(&batch, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "{\"a\":[1,null]}\n{\"a\":null}\n{\"a\":[]}\n");
+        let flat = flat(&batch).unwrap();
+        let texts: Vec<_> = flat.column(0).as_string::<i32>().iter().collect();
+        assert_eq!(texts, [Some("[1,null]"), None, Some("[]")]);
     }
 }
