@@ -6,10 +6,11 @@ use arrow::{
     array::{
         ArrayRef, BinaryBuilder, BooleanArray, BooleanBufferBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
         Float32Builder, Float64Builder, Int16Builder, Int32BufferBuilder, Int32Builder, Int64BufferBuilder,
-        Int64Builder, RecordBatch, StringBuilder, TimestampMicrosecondBuilder,
+        Int64Builder, ListArray, RecordBatch, StringBuilder, TimestampMicrosecondBuilder,
     },
-    buffer::ScalarBuffer,
+    buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
     compute::filter_record_batch,
+    datatypes::FieldRef,
     error::ArrowError,
 };
 
@@ -88,7 +89,7 @@ impl BatchBuilder {
     #[must_use]
     pub fn new(schema: Arc<TableSchema>) -> Self {
         Self {
-            columns: schema.columns().iter().map(|c| ColumnBuilder::new(c.data_type)).collect(),
+            columns: schema.columns().iter().map(|c| ColumnBuilder::new(&c.data_type)).collect(),
             unchanged: schema.columns().iter().map(|_| None).collect(),
             lsn: Int64Builder::new(),
             anchor: Int64Builder::new(),
@@ -191,10 +192,37 @@ enum ColumnBuilder {
     Binary(BinaryBuilder),
     Date(Date32Builder),
     Time(TimestampMicrosecondBuilder),
+    Array(Box<ArrayBuilder>),
+}
+
+/// Arrays of a column, one after the other.
+#[derive(Debug)]
+struct ArrayBuilder {
+    element: FieldRef,
+    elements: ColumnBuilder,
+    lengths: Vec<usize>,
+    valid: Vec<bool>,
+}
+
+impl ArrayBuilder {
+    fn append(&mut self, cells: Option<&[Cell<'_>]>) {
+        let elements = cells.unwrap_or_default();
+        for element in elements {
+            self.elements.append(element);
+        }
+        self.lengths.push(elements.len());
+        self.valid.push(cells.is_some());
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        let offsets = OffsetBuffer::from_lengths(self.lengths.drain(..));
+        let valid: NullBuffer = self.valid.drain(..).collect();
+        Arc::new(ListArray::new(Arc::clone(&self.element), offsets, self.elements.finish(), Some(valid)))
+    }
 }
 
 impl ColumnBuilder {
-    fn new(data_type: DataType) -> Self {
+    fn new(data_type: &DataType) -> Self {
         match data_type {
             DataType::Boolean => Self::Boolean(BooleanBuilder::new()),
             DataType::Short => Self::Short(Int16Builder::new()),
@@ -203,12 +231,23 @@ impl ColumnBuilder {
             DataType::Float => Self::Float(Float32Builder::new()),
             DataType::Double => Self::Double(Float64Builder::new()),
             DataType::Decimal { .. } => Self::Decimal(Decimal128Builder::new().with_data_type(data_type.arrow())),
-            DataType::String => Self::String(StringBuilder::new()),
+            DataType::String
+            | DataType::Numeric { .. }
+            | DataType::Time
+            | DataType::Interval
+            | DataType::Json
+            | DataType::Hstore => Self::String(StringBuilder::new()),
             DataType::Binary => Self::Binary(BinaryBuilder::new()),
             DataType::Date => Self::Date(Date32Builder::new()),
             DataType::Timestamp | DataType::TimestampNtz => {
                 Self::Time(TimestampMicrosecondBuilder::new().with_data_type(data_type.arrow()))
             }
+            DataType::Array(element) => Self::Array(Box::new(ArrayBuilder {
+                element: Arc::new(element.arrow_element()),
+                elements: Self::new(element),
+                lengths: Vec::new(),
+                valid: Vec::new(),
+            })),
         }
     }
 
@@ -228,6 +267,7 @@ impl ColumnBuilder {
             (Self::Binary(b), Cell::Binary(v)) => b.append_value(v),
             (Self::Date(b), Cell::Integer(v)) => b.append_value(*v as i32),
             (Self::Time(b), Cell::Integer(v)) => b.append_value(*v),
+            (Self::Array(b), Cell::Array(v)) => b.append(Some(v)),
             (builder, _) => builder.append_null(),
         }
     }
@@ -245,6 +285,7 @@ impl ColumnBuilder {
             Self::Binary(b) => b.append_null(),
             Self::Date(b) => b.append_null(),
             Self::Time(b) => b.append_null(),
+            Self::Array(b) => b.append(None),
         }
     }
 
@@ -261,6 +302,7 @@ impl ColumnBuilder {
             Self::Binary(b) => Arc::new(b.finish()),
             Self::Date(b) => Arc::new(b.finish()),
             Self::Time(b) => Arc::new(b.finish()),
+            Self::Array(b) => b.finish(),
         }
     }
 }

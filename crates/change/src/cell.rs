@@ -2,19 +2,20 @@
 
 use std::{borrow::Cow, fmt};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
+use base64::{
+    Engine,
+    engine::general_purpose::{STANDARD, URL_SAFE},
+};
 use serde::{
     Deserialize,
-    de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor},
+    de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::value::RawValue;
 
-use crate::{Column, DataType, Malformed, Problem, decimal, time, wire::Wire};
-
-/// What Debezium writes in place of a TOASTed value that an update did not send (`unavailable.value.placeholder`).
-pub const UNCHANGED: &str = "__debezium_unavailable_value";
-/// The same in a binary column.
-pub const UNCHANGED_BASE64: &str = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==";
+use crate::{
+    DataType, Malformed, Placeholder, Problem, decimal, numeric, time,
+    wire::{self, Wire},
+};
 
 /// A decoded value; text without JSON escapes is borrowed from the record.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +32,7 @@ pub(crate) enum Cell<'a> {
     Decimal(i128),
     Text(Cow<'a, str>),
     Binary(Vec<u8>),
+    Array(Vec<Cell<'a>>),
 }
 
 impl Cell<'_> {
@@ -40,23 +42,28 @@ impl Cell<'_> {
             Self::Text(text) => text.len() + 4,
             Self::Binary(bytes) => bytes.len() + 4,
             Self::Decimal(_) => 16,
+            Self::Array(cells) => cells.iter().map(Self::bytes).sum::<usize>() + 8,
             _ => 8,
         }
     }
 }
 
-/// Reads one value of `column`. serde's own errors would quote the value, so the reason goes to `fault`.
+/// Reads one value. serde's own errors would quote it, so the reason goes to `fault`.
 pub(crate) struct CellSeed<'s> {
-    pub(crate) column: &'s Column,
+    /// The column's name.
+    pub(crate) name: &'s str,
+    pub(crate) data_type: &'s DataType,
     pub(crate) wire: Option<Wire>,
     /// The form that the column's last value was seen to have, where none is known.
     pub(crate) seen: &'s std::cell::Cell<Option<Wire>>,
+    /// `None` in an array, of which an element is always a value.
+    pub(crate) placeholder: Option<&'s Placeholder>,
     pub(crate) fault: &'s mut Option<Malformed>,
 }
 
 impl CellSeed<'_> {
     fn refuse<E: Error>(self, problem: Problem) -> E {
-        *self.fault = Some(problem.at(&self.column.name));
+        *self.fault = Some(problem.at(self.name));
         E::custom("refused")
     }
 
@@ -65,19 +72,27 @@ impl CellSeed<'_> {
     }
 
     fn mismatch<E: Error>(self, found: &'static str) -> E {
-        let expected = match self.column.data_type {
+        let expected = match self.data_type {
             DataType::Boolean => "a boolean",
             DataType::Short => "an integer of 16 bits",
             DataType::Int => "an integer of 32 bits",
             DataType::Long => "an integer of 64 bits",
             DataType::Float | DataType::Double => "a number",
             DataType::Decimal { .. } => "a decimal",
-            DataType::String => "a string",
-            DataType::Binary => "a string in base64",
+            DataType::Numeric { .. } => "a number in digits",
+            DataType::String | DataType::Json | DataType::Hstore => "a string",
+            DataType::Binary => "a string of encoded bytes",
             DataType::Date => "a date",
+            DataType::Time => "a time of day",
             DataType::Timestamp | DataType::TimestampNtz => "a time",
+            DataType::Interval => "an interval in ISO 8601",
+            DataType::Array(_) => "an array",
         };
         self.refuse(Problem::Type { expected, found })
+    }
+
+    fn is_placeholder(&self, test: impl FnOnce(&Placeholder) -> bool) -> bool {
+        self.placeholder.is_some_and(test)
     }
 }
 
@@ -86,12 +101,23 @@ impl<'de> DeserializeSeed<'de> for CellSeed<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Cell<'de>, D::Error> {
         // A decimal's digits are read from the token itself: a number would lose them in a double.
-        if let DataType::Decimal { precision, scale } = self.column.data_type {
-            let token = <&RawValue>::deserialize(json)?.get();
-            let value = decimal::from_json(token, precision, scale, self.wire, self.seen);
-            return self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Decimal)));
+        match self.data_type {
+            DataType::Decimal { precision, scale } => {
+                let token = <&RawValue>::deserialize(json)?.get();
+                let value = decimal::from_json(token, *precision, *scale, self.wire, self.seen);
+                self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Decimal)))
+            }
+            DataType::Numeric { scale } => {
+                let token = <&RawValue>::deserialize(json)?.get();
+                let value = numeric::from_json(token, *scale, self.wire);
+                self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Text)))
+            }
+            DataType::Json | DataType::Hstore => {
+                let token = <&RawValue>::deserialize(json)?.get();
+                self.document(token)
+            }
+            _ => json.deserialize_any(self),
         }
-        json.deserialize_any(self)
     }
 }
 
@@ -99,7 +125,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
     type Value = Cell<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a {}", self.column.data_type)
+        write!(f, "a {}", self.data_type)
     }
 
     fn visit_unit<E: Error>(self) -> Result<Cell<'de>, E> {
@@ -107,7 +133,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Cell<'de>, E> {
-        match self.column.data_type {
+        match self.data_type {
             DataType::Boolean => Ok(Cell::Boolean(value)),
             _ => Err(self.mismatch("a boolean")),
         }
@@ -115,14 +141,18 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Cell<'de>, E> {
         const WIDE: &str = "does not fit the column's bits";
-        let cell = match self.column.data_type {
+        const APPROXIMATE: Problem =
+            Problem::Value("counts a month as 30.4375 days; set interval.handling.mode to string");
+        let cell = match self.data_type {
             DataType::Short => i16::try_from(value).map(|_| Cell::Integer(value)).map_err(|_| Problem::Value(WIDE)),
             DataType::Int => i32::try_from(value).map(|_| Cell::Integer(value)).map_err(|_| Problem::Value(WIDE)),
             DataType::Long => Ok(Cell::Integer(value)),
             DataType::Float | DataType::Double => exact_real(value),
             DataType::Date => time::days(value, self.wire).map(Cell::Integer),
+            DataType::Time => time::of_day(value, self.wire).map(|text| Cell::Text(text.into())),
             DataType::Timestamp => time::micros(value, self.wire, None).map(Cell::Integer),
             DataType::TimestampNtz => time::micros(value, self.wire, Some(Wire::Micros)).map(Cell::Integer),
+            DataType::Interval => Err(APPROXIMATE),
             _ => return Err(self.mismatch("a number")),
         };
         self.accept(cell)
@@ -138,7 +168,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
     fn visit_f64<E: Error>(self, value: f64) -> Result<Cell<'de>, E> {
         #[expect(clippy::cast_possible_truncation, reason = "the range is checked right there")]
         let fits_float = |value: f64| (value as f32).is_finite();
-        match self.column.data_type {
+        match self.data_type {
             DataType::Double if value.is_finite() => Ok(Cell::Real(value)),
             DataType::Float if fits_float(value) => Ok(Cell::Real(value)),
             DataType::Float | DataType::Double => Err(self.refuse(Problem::Value("is beyond the column's range"))),
@@ -162,20 +192,39 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
         Err(self.mismatch("an object"))
     }
 
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, _: A) -> Result<Cell<'de>, A::Error> {
-        Err(self.mismatch("an array"))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Cell<'de>, A::Error> {
+        let DataType::Array(element) = self.data_type else { return Err(self.mismatch("an array")) };
+        let Self { name, wire, seen, placeholder, fault, .. } = self;
+        let mut cells = Vec::new();
+        while let Some(cell) = array.next_element_seed(CellSeed {
+            name,
+            data_type: element,
+            wire,
+            seen,
+            placeholder: None,
+            fault: &mut *fault,
+        })? {
+            cells.push(cell);
+        }
+        let left_out = placeholder.is_some_and(|placeholder| match cells.as_slice() {
+            [Cell::Text(text)] => placeholder.is_text(text),
+            integers => placeholder.is_integers(integers.iter().map(|cell| match cell {
+                Cell::Integer(integer) => Some(*integer),
+                _ => None,
+            })),
+        });
+        Ok(if left_out { Cell::Unchanged } else { Cell::Array(cells) })
     }
 }
 
 impl CellSeed<'_> {
     fn text<E: Error>(self, text: Cow<'_, str>) -> Result<Cell<'_>, E> {
-        let cell = match self.column.data_type {
-            DataType::String if text == UNCHANGED => Ok(Cell::Unchanged),
+        let cell = match self.data_type {
+            DataType::String if self.is_placeholder(|placeholder| placeholder.is_text(&text)) => Ok(Cell::Unchanged),
             DataType::String => return Ok(Cell::Text(text)),
-            DataType::Binary if text == UNCHANGED_BASE64 => Ok(Cell::Unchanged),
-            DataType::Binary => match STANDARD.decode(text.as_bytes()) {
-                Ok(bytes) => Ok(Cell::Binary(bytes)),
-                Err(_) => Err(Problem::Type { expected: "a string in base64", found: "another string" }),
+            DataType::Binary => match bytes(&text, self.wire) {
+                Ok(bytes) if self.is_placeholder(|placeholder| placeholder.is_bytes(&bytes)) => Ok(Cell::Unchanged),
+                bytes => bytes.map(Cell::Binary),
             },
             DataType::Float | DataType::Double => match text.as_ref() {
                 "NaN" => Ok(Cell::Real(f64::NAN)),
@@ -184,12 +233,44 @@ impl CellSeed<'_> {
                 _ => return Err(self.mismatch("a string")),
             },
             DataType::Date => time::date(&text).map(Cell::Integer),
+            DataType::Time => time::of_day_text(&text).map(|text| Cell::Text(text.into())),
             DataType::Timestamp => time::instant(&text).map(Cell::Integer),
             DataType::TimestampNtz => time::wall_clock(&text).map(Cell::Integer),
+            DataType::Interval if text.starts_with('P') => return Ok(Cell::Text(text)),
             _ => return Err(self.mismatch("a string")),
         };
         self.accept(cell)
     }
+
+    /// A JSON document: the content of a string, or whatever else stands there, as it is.
+    fn document<E: Error>(self, token: &str) -> Result<Cell<'_>, E> {
+        let text = match token.as_bytes() {
+            b"null" => return Ok(Cell::Null),
+            [b'"', inner @ .., b'"'] if !inner.contains(&b'\\') => Cow::Borrowed(&token[1..token.len() - 1]),
+            [b'"', ..] => match serde_json::from_str(token) {
+                Ok(text) => Cow::Owned(text),
+                Err(_) => return Err(self.mismatch("a string with half a character")),
+            },
+            _ => Cow::Borrowed(token),
+        };
+        let is_hstore = *self.data_type == DataType::Hstore;
+        let left_out =
+            self.is_placeholder(
+                |placeholder| {
+                    if is_hstore { placeholder.is_object(&text) } else { placeholder.is_text(&text) }
+                },
+            );
+        Ok(if left_out { Cell::Unchanged } else { Cell::Text(text) })
+    }
+}
+
+fn bytes(text: &str, wire: Option<Wire>) -> Result<Vec<u8>, Problem> {
+    let (bytes, expected) = match wire {
+        Some(Wire::Hex) => (wire::from_hex(text), "a string of hexadecimal digits"),
+        Some(Wire::Base64Url) => (URL_SAFE.decode(text).ok(), "a string in base64 for URLs"),
+        _ => (STANDARD.decode(text).ok(), "a string in base64"),
+    };
+    bytes.ok_or(Problem::Type { expected, found: "another string" })
 }
 
 /// An integer as a double, where the double holds it exactly.

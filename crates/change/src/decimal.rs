@@ -23,9 +23,9 @@ const DOUBLE_DIGITS: u8 = 15;
 
 /// Debezium's VariableScaleDecimal.
 #[derive(Deserialize)]
-struct VariableScale<'a> {
-    scale: i32,
-    value: &'a str,
+pub(crate) struct VariableScale<'a> {
+    pub(crate) scale: i32,
+    pub(crate) value: &'a str,
 }
 
 /// The unscaled value of a JSON token for a `decimal(precision, scale)` column; `None` is a JSON null.

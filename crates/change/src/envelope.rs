@@ -411,9 +411,15 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 *fault = Some(Problem::ColumnTwice.at(&column.name));
                 return Err(A::Error::custom("refused"));
             }
-            let wire = decoder.wires[index];
-            cells[index] =
-                map.next_value_seed(CellSeed { column, wire, seen: &decoder.seen[index], fault: &mut *fault })?;
+            let seed = CellSeed {
+                name: &column.name,
+                data_type: &column.data_type,
+                wire: decoder.wires[index],
+                seen: &decoder.seen[index],
+                placeholder: Some(schema.placeholder()),
+                fault: &mut *fault,
+            };
+            cells[index] = map.next_value_seed(seed)?;
             hint = index + 1;
         }
         Ok(Some(cells))
@@ -458,3 +464,5 @@ impl Visitor<'_> for ColumnSeed<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod types;

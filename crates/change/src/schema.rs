@@ -4,10 +4,11 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::wire::Wire;
+use crate::{placeholder::Placeholder, wire::Wire};
 
-/// A column's type in the replica, by its name in the Delta protocol ("Primitive Types").
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A column's type in the replica, by its name in the Delta protocol ("Primitive Types"). What Delta has no type for is
+/// a `string` there, in one form of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataType {
     /// `boolean`
     Boolean,
@@ -38,12 +39,31 @@ pub enum DataType {
     Timestamp,
     /// `timestamp_ntz`: a wall-clock time without a zone, to the microsecond
     TimestampNtz,
+    /// A number in digits, for a `numeric` that no decimal holds; as a `string`, the digits after the point as the source
+    /// sends them
+    Numeric {
+        /// How many those are, where the source's own type fixes it; negative: zeros before the point.
+        scale: Option<i16>,
+    },
+    /// A time of day, 00:00:00.000000 to 24:00:00.000000, as a `string` of that form
+    Time,
+    /// A span of time in ISO 8601, as a `string`
+    Interval,
+    /// A JSON document, as a `string` that holds its text
+    Json,
+    /// An `hstore`, as a `string` that holds a JSON object
+    Hstore,
+    /// `array` of values of one type, nulls among them
+    Array(Box<DataType>),
 }
+
+/// The greatest precision and scale that a `numeric` can be declared with in PostgreSQL.
+const PRECISION_MAX: i16 = 1000;
 
 impl DataType {
     /// The Arrow type that holds it.
     #[must_use]
-    pub fn arrow(self) -> ArrowType {
+    pub fn arrow(&self) -> ArrowType {
         match self {
             Self::Boolean => ArrowType::Boolean,
             Self::Short => ArrowType::Int16,
@@ -51,16 +71,24 @@ impl DataType {
             Self::Long => ArrowType::Int64,
             Self::Float => ArrowType::Float32,
             Self::Double => ArrowType::Float64,
-            Self::Decimal { precision, scale } => ArrowType::Decimal128(precision, scale.cast_signed()),
-            Self::String => ArrowType::Utf8,
+            Self::Decimal { precision, scale } => ArrowType::Decimal128(*precision, scale.cast_signed()),
+            Self::String | Self::Numeric { .. } | Self::Time | Self::Interval | Self::Json | Self::Hstore => {
+                ArrowType::Utf8
+            }
             Self::Binary => ArrowType::Binary,
             Self::Date => ArrowType::Date32,
             Self::Timestamp => ArrowType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Self::TimestampNtz => ArrowType::Timestamp(TimeUnit::Microsecond, None),
+            Self::Array(element) => ArrowType::List(Arc::new(element.arrow_element())),
         }
     }
 
-    /// The type that this Arrow type holds, if it is one of ours.
+    /// The Arrow field of an array's elements of this type, named as Delta does.
+    pub(crate) fn arrow_element(&self) -> Field {
+        Field::new("element", self.arrow(), true)
+    }
+
+    /// The Delta type that this Arrow type holds, if it is one of ours.
     #[must_use]
     pub fn of_arrow(arrow: &ArrowType) -> Option<Self> {
         let decimal = |precision: u8, scale: i8| Some(Self::Decimal { precision, scale: u8::try_from(scale).ok()? });
@@ -79,14 +107,9 @@ impl DataType {
         ];
         match arrow {
             ArrowType::Decimal128(precision, scale) => decimal(*precision, *scale),
+            ArrowType::List(element) => Some(Self::Array(Box::new(Self::of_arrow(element.data_type())?))),
             other => plain.into_iter().find(|plain| plain.arrow() == *other),
         }
-    }
-
-    /// Whether PostgreSQL may store such a value out of line, so that an update may leave it out.
-    #[must_use]
-    pub fn can_be_toasted(self) -> bool {
-        matches!(self, Self::String | Self::Binary)
     }
 }
 
@@ -105,6 +128,13 @@ impl fmt::Display for DataType {
             Self::Date => "date",
             Self::Timestamp => "timestamp",
             Self::TimestampNtz => "timestamp_ntz",
+            Self::Numeric { scale: None } => "numeric",
+            Self::Numeric { scale: Some(scale) } => return write!(f, "numeric({PRECISION_MAX},{scale})"),
+            Self::Time => "time",
+            Self::Interval => "interval",
+            Self::Json => "json",
+            Self::Hstore => "hstore",
+            Self::Array(element) => return write!(f, "array<{element}>"),
         })
     }
 }
@@ -126,15 +156,33 @@ impl FromStr for DataType {
             "date" => Self::Date,
             "timestamp" => Self::Timestamp,
             "timestamp_ntz" => Self::TimestampNtz,
-            decimal => {
-                let inner = decimal.strip_prefix("decimal(").and_then(|d| d.strip_suffix(')')).ok_or_else(unknown)?;
-                let (precision, scale) = inner.split_once(',').ok_or_else(unknown)?;
-                let precision = precision.trim().parse().map_err(|_| unknown())?;
-                let scale = scale.trim().parse().map_err(|_| unknown())?;
-                if !(1..=38).contains(&precision) || scale > precision {
-                    return Err(unknown());
+            "numeric" => Self::Numeric { scale: None },
+            "time" => Self::Time,
+            "interval" => Self::Interval,
+            "json" => Self::Json,
+            "hstore" => Self::Hstore,
+            other => {
+                let array = other.strip_prefix("array<").and_then(|inner| inner.strip_suffix('>'));
+                if let Some(element) = array {
+                    return match element.parse()? {
+                        // Debezium writes the elements of a second dimension as nulls
+                        Self::Array(_) => Err(unknown()),
+                        element => Ok(Self::Array(Box::new(element))),
+                    };
                 }
-                Self::Decimal { precision, scale }
+                let (name, digits) = other.strip_suffix(')').and_then(|d| d.split_once('(')).ok_or_else(unknown)?;
+                let (precision, scale) = digits.split_once(',').ok_or_else(unknown)?;
+                let precision: i16 = precision.trim().parse().map_err(|_| unknown())?;
+                let scale: i16 = scale.trim().parse().map_err(|_| unknown())?;
+                match (name, u8::try_from(precision), u8::try_from(scale)) {
+                    ("decimal", Ok(precision @ 1..=38), Ok(scale)) if scale <= precision => {
+                        Self::Decimal { precision, scale }
+                    }
+                    ("numeric", ..) if (1..=PRECISION_MAX).contains(&precision) && scale.abs() <= PRECISION_MAX => {
+                        Self::Numeric { scale: Some(scale) }
+                    }
+                    _ => return Err(unknown()),
+                }
             }
         })
     }
@@ -163,8 +211,8 @@ impl Column {
         };
         let column = Self { name: name.to_owned(), data_type, wire };
         match wire {
-            Some(wire) if !wire.fits(data_type) => {
-                Err(SchemaError::WireDoesNotFit { column: column.name, data_type, wire })
+            Some(wire) if !wire.fits(&column.data_type) => {
+                Err(SchemaError::WireDoesNotFit { column: column.name, data_type: column.data_type, wire })
             }
             _ => Ok(column),
         }
@@ -194,6 +242,7 @@ pub struct TableSchema {
     columns: Vec<Column>,
     key: Vec<usize>,
     meta: MetaColumns,
+    placeholder: Placeholder,
     arrow: SchemaRef,
 }
 
@@ -202,12 +251,13 @@ pub struct TableSchema {
 pub enum SchemaError {
     /// Not one of the types of [`DataType`].
     #[error(
-        "unknown type `{0}`: expected boolean, short, int, long, float, double, decimal(p,s) with p <= 38, string, \
-         binary, date, timestamp or timestamp_ntz"
+        "unknown type `{0}`: expected boolean, short, int, long, float, double, decimal(p,s) with p <= 38, numeric, \
+         numeric(p,s), string, json, hstore, binary, date, time, timestamp, timestamp_ntz, interval, or array<...> of \
+         one of them"
     )]
     UnknownType(String),
     /// Not one of the forms of [`Wire`].
-    #[error("unknown wire form `{0}`: expected text, base64, days, millis, micros or nanos")]
+    #[error("unknown wire form `{0}`: expected text, base64, base64url, hex, days, millis, micros or nanos")]
     UnknownWire(String),
     /// A wire form that a column of this type never has.
     #[error("column `{column}`: a {data_type} is never written as {wire}")]
@@ -228,6 +278,17 @@ pub enum SchemaError {
     /// A key column that is not a column.
     #[error("key column `{0}` is not among the columns")]
     UnknownKey(String),
+    /// Neither a text nor `hex:` and pairs of hexadecimal digits.
+    #[error("the placeholder is empty, or its hex: is not followed by pairs of hexadecimal digits")]
+    BadPlaceholder,
+    /// A key has to be a value that two rows can be compared by.
+    #[error("key column `{column}` is {data_type}: such a column cannot be a key")]
+    NoKeyType {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
     /// Delta column names are case-insensitive.
     #[error("columns `{0}` and `{1}` have one name in Delta, which ignores case; leave one out")]
     SameName(String, String),
@@ -250,6 +311,13 @@ impl TableSchema {
             .iter()
             .map(|name| position(name.as_ref()).ok_or_else(|| SchemaError::UnknownKey(name.as_ref().to_owned())))
             .collect::<Result<Vec<_>, _>>()?;
+        let is_comparable = |data_type: &DataType| {
+            !matches!(data_type, DataType::Array(_) | DataType::Json | DataType::Hstore | DataType::Interval)
+        };
+        if let Some(column) = key.iter().map(|&i| &columns[i]).find(|column| !is_comparable(&column.data_type)) {
+            let (column, data_type) = (column.name.clone(), column.data_type.clone());
+            return Err(SchemaError::NoKeyType { column, data_type });
+        }
 
         let mut fields: Vec<Field> = columns.iter().map(|c| Field::new(&c.name, c.data_type.arrow(), true)).collect();
         fields.push(Field::new(&meta.source_lsn, ArrowType::Int64, true));
@@ -261,7 +329,19 @@ impl TableSchema {
             return Err(SchemaError::SameName(pair[0].1.clone(), pair[1].1.clone()));
         }
         let arrow = Arc::new(Schema::new(fields));
-        Ok(Self { columns, key, meta, arrow })
+        Ok(Self { columns, key, meta, placeholder: Placeholder::default(), arrow })
+    }
+
+    /// The same table, of a connector that writes this in place of a value that it was not sent.
+    #[must_use]
+    pub fn with_placeholder(self, placeholder: Placeholder) -> Self {
+        Self { placeholder, ..self }
+    }
+
+    /// What stands in place of a value that the source did not send.
+    #[must_use]
+    pub fn placeholder(&self) -> &Placeholder {
+        &self.placeholder
     }
 
     /// The source's columns, in order.
@@ -328,12 +408,31 @@ mod tests {
             "date",
             "timestamp",
             "timestamp_ntz",
+            "array<decimal(12,2)>",
         ] {
             let parsed = name.parse::<DataType>().unwrap();
             assert_eq!(parsed.to_string(), name);
             assert_eq!(DataType::of_arrow(&parsed.arrow()), Some(parsed));
         }
-        for bad in ["", "text", "decimal", "decimal(39,0)", "decimal(2,3)", "decimal(0,0)", "decimal(12,-2)"] {
+        for name in ["numeric", "numeric(1000,-2)", "time", "interval", "json", "hstore", "array<time>"] {
+            let parsed = name.parse::<DataType>().unwrap();
+            assert_eq!(parsed.to_string(), name);
+            assert!(matches!(parsed.arrow(), ArrowType::Utf8 | ArrowType::List(_)), "{name}");
+        }
+        for bad in [
+            "",
+            "text",
+            "decimal",
+            "decimal(39,0)",
+            "decimal(2,3)",
+            "decimal(0,0)",
+            "decimal(12,-2)",
+            "numeric(1001,0)",
+            "numeric(2)",
+            "array",
+            "array<>",
+            "array<array<int>>",
+        ] {
             assert!(bad.parse::<DataType>().is_err(), "{bad}");
         }
     }
@@ -349,6 +448,9 @@ mod tests {
             Err(SchemaError::SameName(..))
         ));
         assert!(matches!(schema(&[("id", "long@millis")], &["id"]), Err(SchemaError::WireDoesNotFit { .. })));
+        assert!(matches!(schema(&[("id", "array<long>")], &["id"]), Err(SchemaError::NoKeyType { .. })));
+        assert!(matches!(schema(&[("id", "numeric@base64")], &["id"]), Err(SchemaError::WireDoesNotFit { .. })));
+        assert!(schema(&[("id", "numeric(50,2)@base64"), ("x", "array<time>@micros")], &["id"]).is_ok());
         assert!(matches!(schema(&[("id", "long@feet")], &["id"]), Err(SchemaError::UnknownWire(_))));
     }
 }

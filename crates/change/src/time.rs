@@ -1,12 +1,15 @@
 //! Exact dates and times: numbers of a declared unit, and ISO 8601 text, into days or microseconds.
 
-use jiff::civil::{Date, DateTime};
+use jiff::civil::{Date, DateTime, Time};
 
 use crate::{Problem, wire::Wire};
 
 const UNIT_UNKNOWN: Problem = Problem::Value(
     "a number without a unit; declare the column as timestamp@millis, timestamp@micros or timestamp@nanos",
 );
+const UNIT_OF_DAY_UNKNOWN: Problem =
+    Problem::Value("a number without a unit; declare the column as time@millis, time@micros or time@nanos");
+const NOT_OF_DAY: Problem = Problem::Value("lies outside 00:00 to 24:00");
 const TOO_FINE: Problem = Problem::Value("is finer than a microsecond");
 const OUT_OF_RANGE: Problem = Problem::Value("is infinite, or lies outside the years 1 to 9999");
 
@@ -28,6 +31,42 @@ pub(crate) fn micros(number: i64, wire: Option<Wire>, default: Option<Wire>) -> 
         Some(_) => Err(Problem::Type { expected: "a time in ISO 8601", found: "a number" }),
         None => Err(UNIT_UNKNOWN),
     }
+}
+
+/// `HH:MM:SS.ffffff` from a number that counts from midnight; 24:00 is a time of its own in PostgreSQL.
+pub(crate) fn of_day(number: i64, wire: Option<Wire>) -> Result<String, Problem> {
+    let micros = match wire {
+        Some(Wire::Millis) => number.checked_mul(1000).ok_or(NOT_OF_DAY)?,
+        Some(Wire::Micros) => number,
+        Some(Wire::Nanos) if number % 1000 == 0 => number / 1000,
+        Some(Wire::Nanos) => return Err(TOO_FINE),
+        Some(_) => return Err(Problem::Type { expected: "a time of day in ISO 8601", found: "a number" }),
+        None => return Err(UNIT_OF_DAY_UNKNOWN),
+    };
+    if !(0..=MICROS_A_DAY).contains(&micros) {
+        return Err(NOT_OF_DAY);
+    }
+    let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+    Ok(format!("{:02}:{:02}:{:02}.{micros:06}", seconds / 3600, seconds / 60 % 60, seconds % 60))
+}
+
+/// The same from ISO 8601 text. A trailing `Z`, which Debezium's isostring mode adds, carries no meaning.
+pub(crate) fn of_day_text(text: &str) -> Result<String, Problem> {
+    let shape = Problem::Type { expected: "a time of day in ISO 8601", found: "another string" };
+    let time = text.strip_suffix('Z').unwrap_or(text);
+    if time.starts_with("24:00:00") && time[8..].chars().all(|c| matches!(c, '.' | '0')) {
+        return of_day(MICROS_A_DAY, Some(Wire::Micros));
+    }
+    let (clock, fraction) = time.split_once('.').unwrap_or((time, ""));
+    let is_clock = clock.len() == 8 && clock.bytes().all(|b| b.is_ascii_digit() || b == b':');
+    if !is_clock || clock.ends_with("60") || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(shape);
+    }
+    let parsed: Time = time.parse().map_err(|_| shape)?;
+    if parsed.subsec_nanosecond() % 1000 != 0 {
+        return Err(TOO_FINE);
+    }
+    Ok(format!("{clock}.{:06}", parsed.subsec_nanosecond() / 1000))
 }
 
 /// Days since 1970-01-01 from a number.
@@ -116,6 +155,39 @@ mod tests {
         assert_eq!(days(19_782, None), Ok(19_782));
         assert_eq!(date("0001-01-01"), Ok(*DAYS.start()));
         assert_eq!(date("9999-12-31"), Ok(*DAYS.end()));
+    }
+
+    #[test]
+    fn one_time_of_day_in_every_form() {
+        let text = |text: &str| Ok(text.to_owned());
+        assert_eq!(of_day(45_296_789_012, Some(Wire::Micros)), text("12:34:56.789012"));
+        assert_eq!(of_day(45_296_789, Some(Wire::Millis)), text("12:34:56.789000"));
+        assert_eq!(of_day(45_296_789_012_000, Some(Wire::Nanos)), text("12:34:56.789012"));
+        assert_eq!(of_day(86_400_000_000, Some(Wire::Micros)), text("24:00:00.000000"));
+        assert_eq!(of_day(0, Some(Wire::Millis)), text("00:00:00.000000"));
+        assert_eq!(of_day_text("12:34:56.789Z"), text("12:34:56.789000"));
+        assert_eq!(of_day_text("12:34:56"), text("12:34:56.000000"));
+        assert_eq!(of_day_text("24:00:00Z"), text("24:00:00.000000"));
+        for number in [-1, 86_400_000_001, i64::MAX, i64::MIN] {
+            assert!(of_day(number, Some(Wire::Micros)).is_err() && of_day(number, Some(Wire::Millis)).is_err());
+        }
+        assert_eq!(of_day(1, None), Err(UNIT_OF_DAY_UNKNOWN));
+        assert_eq!(of_day(1, Some(Wire::Nanos)), Err(TOO_FINE));
+        for bad in [
+            "",
+            "24:00:01",
+            "25:00:00",
+            "12:34",
+            "12:34:60",
+            "12:34:56.",
+            "12:34:56.1234567",
+            "12:34:56+02:00",
+            "T12:34:56",
+            "1:2:3",
+            "24:00:00.000001",
+        ] {
+            assert!(of_day_text(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

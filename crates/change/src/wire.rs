@@ -14,26 +14,35 @@ use crate::{DataType, SchemaError, TableSchema};
 pub enum Wire {
     /// A decimal as digits in a string (`decimal.handling.mode=string`), or a time in ISO 8601.
     Text,
-    /// A decimal as base64 of its big-endian unscaled integer (`decimal.handling.mode=precise`).
+    /// A decimal as base64 of its big-endian unscaled integer (`decimal.handling.mode=precise`); bytes as base64.
     Base64,
+    /// Bytes as base64 with `-` and `_` (`binary.handling.mode=base64-url-safe`).
+    Base64Url,
+    /// Bytes as hexadecimal digits (`binary.handling.mode=hex`).
+    Hex,
     /// A date as days since 1970-01-01.
     Days,
-    /// A time as milliseconds since 1970-01-01.
+    /// A time as milliseconds since 1970-01-01, or since midnight.
     Millis,
-    /// A time as microseconds since 1970-01-01.
+    /// The same as microseconds.
     Micros,
-    /// A time as nanoseconds since 1970-01-01.
+    /// The same as nanoseconds.
     Nanos,
 }
 
 impl Wire {
     /// Whether a column of this type can be written so.
     #[must_use]
-    pub fn fits(self, data_type: DataType) -> bool {
+    pub fn fits(self, data_type: &DataType) -> bool {
         match data_type {
-            DataType::Decimal { .. } => matches!(self, Self::Text | Self::Base64),
+            DataType::Decimal { .. } | DataType::Numeric { scale: Some(_) } => {
+                matches!(self, Self::Text | Self::Base64)
+            }
+            DataType::Numeric { scale: None } => self == Self::Text,
+            DataType::Binary => matches!(self, Self::Base64 | Self::Base64Url | Self::Hex),
+            DataType::Array(element) => self.fits(element),
             DataType::Date => matches!(self, Self::Text | Self::Days),
-            DataType::Timestamp | DataType::TimestampNtz => {
+            DataType::Timestamp | DataType::TimestampNtz | DataType::Time => {
                 matches!(self, Self::Text | Self::Millis | Self::Micros | Self::Nanos)
             }
             _ => false,
@@ -46,6 +55,8 @@ impl fmt::Display for Wire {
         f.write_str(match self {
             Self::Text => "text",
             Self::Base64 => "base64",
+            Self::Base64Url => "base64url",
+            Self::Hex => "hex",
             Self::Days => "days",
             Self::Millis => "millis",
             Self::Micros => "micros",
@@ -58,10 +69,10 @@ impl FromStr for Wire {
     type Err = SchemaError;
 
     fn from_str(text: &str) -> Result<Self, SchemaError> {
-        [Self::Text, Self::Base64, Self::Days, Self::Millis, Self::Micros, Self::Nanos]
-            .into_iter()
-            .find(|wire| wire.to_string() == text)
-            .ok_or_else(|| SchemaError::UnknownWire(text.to_owned()))
+        use Wire::{Base64, Base64Url, Days, Hex, Micros, Millis, Nanos, Text};
+        let all = [Text, Base64, Base64Url, Hex, Days, Millis, Micros, Nanos];
+        let found = all.into_iter().find(|wire| wire.to_string() == text);
+        found.ok_or_else(|| SchemaError::UnknownWire(text.to_owned()))
     }
 }
 
@@ -75,6 +86,8 @@ struct RecordSchema<'a> {
     #[serde(rename = "type")]
     base: Option<&'a str>,
     name: Option<&'a str>,
+    /// Of an array.
+    items: Option<Box<RecordSchema<'a>>>,
 }
 
 /// The wire form of each column by a record's own schema; `None` where the schema cannot be read as an envelope's.
@@ -84,21 +97,39 @@ pub(crate) fn from_record_schema(schema: &str, table: &TableSchema) -> Option<Ve
     let row = record.fields.iter().find(|f| f.field == Some("after"))?;
     let wires = table.columns().iter().map(|column| {
         let field = row.fields.iter().find(|f| f.field == Some(column.name.as_str()));
-        field.and_then(|f| wire_of(f, column.data_type)).or(column.wire)
+        field.and_then(|f| wire_of(f, &column.data_type)).or(column.wire)
     });
     Some(wires.collect())
 }
 
 /// Semantic names: Debezium's documentation of the PostgreSQL connector, "Data type mappings".
-fn wire_of(field: &RecordSchema<'_>, data_type: DataType) -> Option<Wire> {
+fn wire_of(field: &RecordSchema<'_>, data_type: &DataType) -> Option<Wire> {
+    if let (DataType::Array(element), Some(items)) = (data_type, &field.items) {
+        return wire_of(items, element);
+    }
     let wire = match (field.name, field.base) {
         (Some("org.apache.kafka.connect.data.Decimal"), _) => Wire::Base64,
-        (Some("io.debezium.time.Timestamp" | "org.apache.kafka.connect.data.Timestamp"), _) => Wire::Millis,
-        (Some("io.debezium.time.MicroTimestamp"), _) => Wire::Micros,
-        (Some("io.debezium.time.NanoTimestamp"), _) => Wire::Nanos,
+        (
+            Some(
+                "io.debezium.time.Timestamp"
+                | "io.debezium.time.Time"
+                | "org.apache.kafka.connect.data.Timestamp"
+                | "org.apache.kafka.connect.data.Time",
+            ),
+            _,
+        ) => Wire::Millis,
+        (Some("io.debezium.time.MicroTimestamp" | "io.debezium.time.MicroTime"), _) => Wire::Micros,
+        (Some("io.debezium.time.NanoTimestamp" | "io.debezium.time.NanoTime"), _) => Wire::Nanos,
         (Some("io.debezium.time.Date" | "org.apache.kafka.connect.data.Date"), _) => Wire::Days,
         (_, Some("string")) => Wire::Text,
         _ => return None,
     };
     wire.fits(data_type).then_some(wire)
+}
+
+/// Bytes from pairs of hexadecimal digits.
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    pairs.iter().map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()).collect()
 }

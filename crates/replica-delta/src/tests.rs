@@ -301,6 +301,60 @@ async fn keys_of_every_kind_match_null_and_nan_among_them() {
 }
 
 #[tokio::test]
+async fn arrays_and_documents_are_kept_by_an_update_that_leaves_them_out_and_by_a_delete() {
+    let columns = [
+        ("id", "numeric@text"),
+        ("tags", "array<string>"),
+        ("counts", "array<int>"),
+        ("prices", "array<decimal(10,2)>@text"),
+        ("days", "array<date>"),
+        ("doc", "json"),
+        ("pairs", "hstore"),
+        ("at", "time@micros"),
+        ("span", "interval"),
+    ];
+    let schema = schema(&columns, &["id"]);
+    let lake = Lake::default();
+    let open = || DeltaReplica::open(&lake, "all", "memory:///all", "g", Arc::clone(&schema));
+    let full = r#""tags":["a",null,"b,c \"d\""],"counts":[],"prices":["1.10",null],"days":[19723],"doc":"{\"a\": [1.0]}","pairs":"{\"k\":null}","at":86400000000,"span":"P1Y2M""#;
+    let nulls = r#""tags":null,"counts":[1],"prices":null,"days":null,"doc":null,"pairs":null,"at":null,"span":null"#;
+    let left_out = full
+        .replace(r#"["a",null,"b,c \"d\""]"#, r#"["__debezium_unavailable_value"]"#)
+        .replace(r#""{\"a\": [1.0]}""#, r#""__debezium_unavailable_value""#)
+        .replace("86400000000", "1");
+    let steps = [
+        ("12345678901234567890123456789012345678901234567890.5", "c", full, 8),
+        ("-1", "c", nulls, 8),
+        ("12345678901234567890123456789012345678901234567890.5", "u", &left_out, 16),
+        ("-1", "u", full, 24),
+        ("-1", "d", "", 32),
+    ];
+    for (id, op, rest, lsn) in steps {
+        let mut replica = open().await.unwrap();
+        let (mut decoder, mut builder) = (Decoder::new(Arc::clone(&schema)), BatchBuilder::new(Arc::clone(&schema)));
+        let key = format!(r#"{{"id":"{id}"}}"#);
+        let after = if op == "d" { "null".to_owned() } else { format!(r#"{{"id":"{id}",{rest}}}"#) };
+        let value = format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":{lsn}}}}}"#);
+        let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
+        replica.apply(&Batch::new(builder.finish().unwrap(), Checkpoint::new())).await.unwrap();
+    }
+    let found = rows(&open().await.unwrap()).await;
+    let text = |row: &Vec<Option<String>>| row.iter().map(|cell| cell.clone().unwrap_or_default()).collect::<Vec<_>>();
+    let kept = |id: &'static str, at: &'static str, lsn: &'static str, deleted: &'static str| {
+        let pairs = r#"{"k":null}"#;
+        let document = r#"{"a": [1.0]}"#;
+        let tags = r#"[a, , b,c "d"]"#;
+        let anchor = lsn;
+        [id, tags, "[]", "[1.10, ]", "[2024-01-01]", document, pairs, at, "P1Y2M", lsn, anchor, deleted]
+    };
+    assert_eq!(text(&found[0]), kept("-1", "24:00:00.000000", "32", "true"));
+    let id = "12345678901234567890123456789012345678901234567890.5";
+    assert_eq!(text(&found[1]), kept(id, "00:00:00.000001", "16", "false"));
+}
+
+#[tokio::test]
 async fn a_table_with_other_columns_is_refused_with_each_difference() {
     let lake = Lake::default();
     open(&lake).await;

@@ -241,6 +241,7 @@ struct TableSection {
     #[serde(default)]
     on_error: OnErrorName,
     columns: toml::Table,
+    unavailable_value_placeholder: Option<String>,
     #[serde(default)]
     meta_columns: MetaSection,
 }
@@ -280,7 +281,11 @@ impl TableSection {
             source_anchor: self.meta_columns.source_anchor.unwrap_or(default.source_anchor),
             is_deleted: self.meta_columns.is_deleted.unwrap_or(default.is_deleted),
         };
-        let schema = TableSchema::new(columns, &self.key, meta).map_err(|e| format!("table `{name}`: {e}"))?;
+        let mut schema = TableSchema::new(columns, &self.key, meta).map_err(|e| format!("table `{name}`: {e}"))?;
+        if let Some(placeholder) = self.unavailable_value_placeholder {
+            let placeholder = placeholder.parse().map_err(|e| format!("table `{name}`: {e}"))?;
+            schema = schema.with_placeholder(placeholder);
+        }
         let on_error = match self.on_error {
             OnErrorName::Halt => OnError::Halt,
             OnErrorName::DeadLetter => OnError::DeadLetter,

@@ -1,7 +1,7 @@
 use arrow::{array::AsArray, util::pretty::pretty_format_batches};
 
 use super::*;
-use crate::{ChangeBatch, Column, MetaColumns};
+use crate::{ChangeBatch, Column, MetaColumns, Placeholder};
 
 fn schema(columns: &[(&str, &str)], key: &[&str]) -> Arc<TableSchema> {
     let columns = columns.iter().map(|(name, declaration)| Column::declared(name, declaration).unwrap()).collect();
@@ -231,6 +231,60 @@ fn a_record_schema_decides_the_units() {
     let rows = batch.finish().unwrap().rows;
     let at = rows.column(1).as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
     assert!(at.values().iter().all(|&micros| micros == 1_709_210_096_789_000), "{at:?}");
+}
+
+#[test]
+fn every_form_of_an_unchanged_value_is_told_from_a_value() {
+    let bytes: Vec<String> = "__debezium_unavailable_value".bytes().map(|byte| byte.to_string()).collect();
+    let integers = format!("[{}]", bytes.join(","));
+    let hex = "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565";
+    let unchanged = [
+        ("string", r#""__debezium_unavailable_value""#.to_owned()),
+        ("json", r#""__debezium_unavailable_value""#.to_owned()),
+        ("binary", r#""X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==""#.to_owned()),
+        ("binary@hex", format!("\"{hex}\"")),
+        ("array<string>", r#"["__debezium_unavailable_value"]"#.to_owned()),
+        ("array<int>", integers.clone()),
+        ("array<long>", integers.clone()),
+        ("hstore", r#""{\"__debezium_unavailable_value\":\"__debezium_unavailable_value\"}""#.to_owned()),
+        ("hstore", r#"{"__debezium_unavailable_value":"__debezium_unavailable_value"}"#.to_owned()),
+    ];
+    let values = [
+        ("string", r#""__debezium_unavailable_value.""#.to_owned()),
+        ("string", format!("\"{hex}\"")),
+        ("json", r#""\"__debezium_unavailable_value\"""#.to_owned()),
+        ("array<string>", r#"["__debezium_unavailable_value","x"]"#.to_owned()),
+        ("array<string>", "[null]".to_owned()),
+        ("array<string>", "[]".to_owned()),
+        ("array<int>", integers.replacen("95", "96", 1)),
+        ("array<int>", "[]".to_owned()),
+        ("hstore", r#"{"__debezium_unavailable_value":"x"}"#.to_owned()),
+        ("hstore", "{}".to_owned()),
+    ];
+    let decode = |declaration: &str, token: &str, placeholder: Placeholder| {
+        let schema = schema(&[("id", "long"), ("c", declaration)], &["id"]);
+        let schema = Arc::new(TableSchema::clone(&schema).with_placeholder(placeholder));
+        let value = format!(r#"{{"op":"u","after":{{"id":1,"c":{token}}},"source":{{"lsn":8}}}}"#);
+        let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
+        let mut batch = BatchBuilder::new(Arc::clone(&schema));
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        Decoder::new(schema).decode(record, &mut Horizon::default(), &mut batch).unwrap();
+        batch.finish().unwrap().has_unchanged()
+    };
+    for (declaration, token) in &unchanged {
+        assert!(decode(declaration, token, Placeholder::default()), "{declaration} {token}");
+        let other: Placeholder = "hex:ff".parse().unwrap();
+        assert!(!decode(declaration, token, other), "{declaration} {token}");
+    }
+    for (declaration, token) in &values {
+        assert!(!decode(declaration, token, Placeholder::default()), "{declaration} {token}");
+    }
+    assert!(decode("string", "\"gone\"", "gone".parse().unwrap()));
+    assert!(decode("binary@hex", "\"00ff\"", "hex:00ff".parse().unwrap()));
+    assert!(decode("array<int>", "[0,255]", "hex:00FF".parse().unwrap()));
+    for bad in ["", "hex:", "hex:0", "hex:zz"] {
+        assert!(bad.parse::<Placeholder>().is_err(), "{bad}");
+    }
 }
 
 #[test]
