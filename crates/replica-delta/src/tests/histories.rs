@@ -236,7 +236,12 @@ impl Watched {
 impl Replica for Watched {
     async fn checkpoint(&mut self, partitions: &[TopicPartition]) -> std::result::Result<Checkpoint, Fault> {
         self.call().await;
-        self.inner.checkpoint(partitions).await
+        let read = self.inner.checkpoint(partitions).await;
+        // what a member committed before it was killed is seen here first
+        if read.is_ok() {
+            self.look().await;
+        }
+        read
     }
 
     fn held(&self, partition: &TopicPartition) -> i64 {
