@@ -168,28 +168,26 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// Decodes the block until it is used up, or until a table has a full batch while its last one is still on
     /// its way.
     fn decode(&mut self) -> Result<(), Fault> {
-        let block = std::mem::take(&mut self.block.0);
-        while let Some((partition, record)) = block.get(self.block.1) {
-            if let Some(&index) = self.by_topic.get(&partition.topic)
-                && self.tables[index].takes(partition.partition)
-            {
-                let table = &mut self.tables[index];
-                let is_full = table.open.is_full(&table.limits);
-                if is_full && table.replica.is_none() {
-                    if !self.set_aside(index) {
-                        self.block.0 = block;
-                        return Ok(());
-                    }
+        let (block, begun) = std::mem::take(&mut self.block);
+        for at in begun..block.len() {
+            let Some((partition, record)) = block.get(at) else { break };
+            let Some(&index) = self.by_topic.get(&partition.topic) else { continue };
+            let table = &mut self.tables[index];
+            if !table.takes(partition.partition) {
+                continue;
+            }
+            if table.open.is_full(&table.limits) {
+                if table.replica.is_some() {
+                    Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
+                } else if self.set_aside(index) {
+                    continue;
                 } else {
-                    if is_full {
-                        Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
-                    }
-                    table.take(partition, record, self.dead_letters.as_mut())?;
+                    self.block = (block, at);
+                    return Ok(());
                 }
             }
-            self.block.1 += 1;
+            self.tables[index].take(partition, record, self.dead_letters.as_mut())?;
         }
-        self.block = (Records::default(), 0);
         Ok(())
     }
 
