@@ -29,6 +29,8 @@ fn a_member_frozen_past_its_session_does_no_harm_when_it_goes_on() -> Result<()>
     let shop = Shop::open(&stack, "frozen", 4)?;
     let first = Highwater::configure(&stack.scratch.folder("frozen")?, &shop)?;
     let second = first.another("second")?;
+    // Whenever it is frozen, it holds a batch.
+    second.change("age = \"300ms\"", "age = \"2s\"")?;
     shop.generate(1_000, 0, 0, 1)?;
     shop.connect()?;
     let watch = Watch::start(&shop, &first)?;
@@ -38,7 +40,6 @@ fn a_member_frozen_past_its_session_does_no_harm_when_it_goes_on() -> Result<()>
     let (changes, ()) = under_load(&shop, || {
         for _ in 0..FREEZES {
             owners(&shop, &first.group, 2)?;
-            // Right after a commit, while the next batch fills.
             goes_on(&first, 1)?;
             std::thread::sleep(Duration::from_millis(150));
             two.freeze()?;
