@@ -15,8 +15,9 @@ use crate::{
     per_second,
 };
 
-/// Records in one call of the producer.
+/// Records in one call of the producer, for a steady load and for one that comes as fast as it can.
 const BLOCK: u64 = 1_000;
+const BURST: u64 = 10_000;
 /// Between two blocks of a steady load: about 4,000 changes a second.
 const BEAT: Duration = Duration::from_millis(250);
 const STOP: Duration = Duration::from_secs(20);
@@ -32,9 +33,9 @@ pub(crate) fn members(rows: u64, changes: u64) -> Result<()> {
                 group.join("")?;
             }
             group.settled(members)?;
-            let load = timed(&mut group, |group| group.topics.fill(events::initial(rows, BLOCK)))?;
+            let load = timed(&mut group, |group| group.topics.fill(events::initial(rows, BURST)))?;
             let loaded = group.logs();
-            let change = timed(&mut group, |group| group.topics.fill(events::changes(changes, rows, BLOCK)))?;
+            let change = timed(&mut group, |group| group.topics.fill(events::changes(changes, rows, BURST)))?;
             let logs = group.logs();
             let lost = |log: &str| log.matches("another writer was faster").count();
             let times = |log: &str| {
@@ -116,7 +117,7 @@ pub(crate) fn restart(rows: u64) -> Result<()> {
     let lab = Lab::start()?;
     for (name, options) in [("static", "[kafka.options]\n\"group.instance.id\" = \"one\""), ("dynamic", "")] {
         let mut group = lab.group(name, 1, "[batch]\nage = \"500ms\"\n")?;
-        group.topics.fill(events::initial(rows, 10_000))?;
+        group.topics.fill(events::initial(rows, BURST))?;
         group.join(options)?;
         group.caught_up()?;
         under_load(&mut group, rows, |group| {
@@ -144,9 +145,9 @@ pub(crate) fn memory(rows: u64, changes: u64) -> Result<()> {
     for (tables, limit) in [(1, 1024), (4, 1024), (1, 512), (4, 512)] {
         let settings = format!("[memory]\nlimit = \"{limit}MiB\"\n");
         let group = lab.group(&format!("t{tables}-{limit}"), tables, &settings)?;
-        group.topics.fill(events::initial(rows, 10_000))?;
+        group.topics.fill(events::initial(rows, BURST))?;
         let load = group.catch_up("")?;
-        group.topics.fill(events::changes(changes, rows, 10_000))?;
+        group.topics.fill(events::changes(changes, rows, BURST))?;
         let change = group.catch_up("")?;
         say(&format!("tables {tables}, limit {limit} MiB: peak {load} MiB in the load, {change} MiB in the changes"));
     }
