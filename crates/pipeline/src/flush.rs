@@ -16,6 +16,8 @@ pub(crate) struct Flight<R> {
     pub(crate) batch: Batch,
     pub(crate) outcome: Result<Applied, Fault>,
     pub(crate) took: Duration,
+    /// Of that, the last attempt.
+    pub(crate) attempt: Duration,
 }
 
 /// Applies `batch` until it is durable or the table has to halt, which it does after `settings.retry_max` without success.
@@ -29,7 +31,9 @@ pub(crate) async fn fly<R: Replica>(
     let began = Instant::now();
     let mut backoff = settings.backoff(table);
     let mut lost_races = 0;
+    let mut attempted;
     let outcome = loop {
+        attempted = Instant::now();
         let fault = match replica.apply(&batch).await {
             Ok(applied) => break Ok(applied),
             Err(fault) => fault,
@@ -47,11 +51,11 @@ pub(crate) async fn fly<R: Replica>(
             break Err(given_up);
         }
     };
-    let took = began.elapsed();
+    let (took, attempt) = (began.elapsed(), attempted.elapsed());
     if matches!(outcome, Ok(Applied::Committed { .. }))
         && let Err(fault) = replica.maintain().await
     {
         tracing::warn!(table = name, "housekeeping failed and is tried again later: {fault}");
     }
-    Flight { table, replica, batch, outcome, took }
+    Flight { table, replica, batch, outcome, took, attempt }
 }

@@ -28,7 +28,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         for (index, table) in self.tables.iter_mut().enumerate() {
             let is_due = table.open.is_full(&table.limits)
                 || crowded == Some(index)
-                || table.open.due(&table.limits).is_some_and(|due| due <= now)
+                || table.due().is_some_and(|due| due <= now)
                 || matches!(table.state, State::Halting(_));
             if is_due && table.replica.is_some() {
                 Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;

@@ -193,7 +193,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
 
     pub(crate) fn land(&mut self, flight: Result<Flight<R>, tokio::task::JoinError>) -> Result<(), Fault> {
         let flight = flight.map_err(|e| Fault::halt(format!("a merge ended abnormally: {e}")))?;
-        let Flight { table: index, replica, batch, outcome, took } = flight;
+        let Flight { table: index, replica, batch, outcome, took, attempt } = flight;
         let (version, rows) = match outcome {
             Ok(Applied::Committed { version, rows }) => (Some(version), rows),
             Ok(Applied::NothingToDo(rows)) => (None, rows),
@@ -210,6 +210,9 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         counts.add_rows(&rows);
         debug_assert!(counts.adds_up(), "{counts}");
         table.counts += counts;
+        if let Some(version) = version {
+            table.committed(version, attempt);
+        }
         let acknowledged = table.acknowledged(batch.positions);
         self.source.acknowledge(acknowledged);
         tracing::debug!(table = table.name, version, took_ms = took.as_millis(), %counts, "batch is durable");
@@ -272,11 +275,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     }
 
     fn next_deadline(&self) -> Instant {
-        let due = self
-            .tables
-            .iter()
-            .filter(|table| table.replica.is_some())
-            .filter_map(|table| table.open.due(&table.limits));
+        let due = self.tables.iter().filter(|table| table.replica.is_some()).filter_map(Table::due);
         due.min().unwrap_or_else(|| Instant::now() + IDLE)
     }
 }

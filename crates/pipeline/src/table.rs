@@ -1,6 +1,6 @@
 //! [`Table`]: a table's decoder, its open batch and its replica.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use change::{Decoded, Decoder, Horizon, RecordRef, TableSchema};
 use tokio::time::Instant;
@@ -9,6 +9,10 @@ use crate::{
     Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter, Mark, Position,
     Replica, TopicPartition, Witness, buffer::Open, start,
 };
+
+/// No more writers than these count, and no rest is longer.
+const TURNS_MAX: u64 = 8;
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// What a record that cannot be decoded or applied does to its table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,6 +39,10 @@ pub struct Table<R> {
     /// The memory that the batch on its way takes, and since when it is.
     pub(crate) flying_bytes: usize,
     pub(crate) flying_since: Instant,
+    /// The version of its last commit.
+    version: Option<u64>,
+    /// Until then other writers of the table have their turn.
+    pub(crate) rests_until: Instant,
     pub(crate) partitions: BTreeMap<i32, Reading>,
     /// What the operator accepts at an assignment.
     pub(crate) accept: Accept,
@@ -92,6 +100,8 @@ impl<R> Table<R> {
             replica: Some(replica),
             flying_bytes: 0,
             flying_since: Instant::now(),
+            version: None,
+            rests_until: Instant::now(),
             partitions: BTreeMap::new(),
             accept: Accept::default(),
             epoch: None,
@@ -193,6 +203,20 @@ impl<R> Table<R> {
     pub(crate) fn seal(&mut self) -> Result<Batch, Fault> {
         (self.flying_bytes, self.flying_since) = (self.open.bytes(), Instant::now());
         self.open.seal(self.decoder.schema(), self.epoch.unwrap_or_default().since)
+    }
+
+    /// A commit made `version`; its last attempt took `attempt`. Where others have committed since the last one, they are
+    /// given as much time as they took turns: without it who has the smallest batch wins every race.
+    pub(crate) fn committed(&mut self, version: u64, attempt: Duration) {
+        let others = self.version.map_or(0, |last| version.saturating_sub(last + 1)).min(TURNS_MAX);
+        let rest = attempt.saturating_mul(u32::try_from(others).unwrap_or_default());
+        self.rests_until = Instant::now() + rest.min(REST_MAX);
+        self.version = Some(version);
+    }
+
+    /// When the open batch is old enough, and the other writers have had their turn.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        Some(self.open.due(&self.limits)?.max(self.rests_until))
     }
 
     /// Everything up to now of this partition has been read.

@@ -352,6 +352,21 @@ async fn a_revoked_partition_is_durable_before_it_is_released_and_a_kept_one_rea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_table_with_other_writers_gives_each_its_turn() {
+    let mut table = table(OnError::Halt, Store::default());
+    let attempt = Duration::from_millis(100);
+    let mut rests = |version| {
+        table.committed(version, attempt);
+        table.rests_until - Instant::now()
+    };
+    assert_eq!(rests(7), Duration::ZERO, "what came before its first commit tells nothing");
+    assert_eq!(rests(8), Duration::ZERO);
+    assert_eq!(rests(9 + 3), 3 * attempt);
+    assert_eq!(rests(13 + 100), 8 * attempt);
+    assert_eq!(rests(114), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_a_stop_what_is_on_its_way_lands_and_the_rest_is_not_acknowledged() {
     let store = Store { delay: Duration::from_secs(4), ..Store::default() };
     let script = vec![assigned(&[0], 100), records(0, 0, &["a", "b", "c", "d"])];
