@@ -110,8 +110,13 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
             }
             starts.readings.push(Reading { position, end: *high, flow: Flow::On });
         }
-        if !rewound.is_empty() {
-            replica.rewind(&rewound).await?;
+        let mut backoff = settings.backoff(index);
+        while !rewound.is_empty() {
+            match replica.rewind(&rewound).await {
+                Ok(()) => break,
+                Err(fault) if fault.remedy == Remedy::Halt => return Err(fault),
+                Err(fault) => backoff.wait(name, fault).await?,
+            }
         }
         Ok(starts)
     }
