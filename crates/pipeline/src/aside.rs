@@ -16,8 +16,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// Sets a table aside if others are to go on and it has stood still for long enough.
     pub(crate) fn set_aside(&mut self, index: usize) -> bool {
-        let others = self.tables.iter().enumerate().filter(|(other, _)| *other != index);
-        let can_go_on = others.into_iter().any(|(_, table)| table.state == State::Running);
+        let mut others = self.tables.iter().enumerate().filter(|(other, _)| *other != index);
+        let can_go_on = others.any(|(_, table)| table.state == State::Running);
         let table = &mut self.tables[index];
         if !S::RESUMES || !can_go_on || table.flying_since.elapsed() < PATIENCE {
             return false;

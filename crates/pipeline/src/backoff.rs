@@ -31,8 +31,11 @@ impl Backoff {
     /// Waits before the next attempt of table `name`, after `fault`.
     ///
     /// # Errors
-    /// A halt that holds `fault`, where the limit would pass meanwhile.
+    /// `fault` itself, where it is a halt; a halt that holds it, where the limit would pass meanwhile.
     pub async fn wait(&mut self, name: &str, fault: Fault) -> Result<(), Fault> {
+        if fault.remedy == Remedy::Halt {
+            return Err(fault);
+        }
         let pause = self.draw();
         if fault.remedy == Remedy::Retry {
             self.pause = (self.pause * 2).min(PAUSE_MAX);

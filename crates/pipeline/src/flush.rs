@@ -38,14 +38,10 @@ pub(crate) async fn fly<R: Replica>(
             Ok(applied) => break Ok(applied),
             Err(fault) => fault,
         };
-        match fault.remedy {
-            Remedy::Halt => break Err(fault),
-            Remedy::Redo if lost_races < REDO_AT_ONCE => {
-                lost_races += 1;
-                tracing::debug!(table = name, lost_races, "another writer was faster: {fault}");
-                continue;
-            }
-            Remedy::Redo | Remedy::Retry => {}
+        if fault.remedy == Remedy::Redo && lost_races < REDO_AT_ONCE {
+            lost_races += 1;
+            tracing::debug!(table = name, lost_races, "another writer was faster: {fault}");
+            continue;
         }
         if let Err(given_up) = backoff.wait(&name, fault).await {
             break Err(given_up);

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    Accept, AssignedPartition, Backoff, Before, Checkpoint, Epoch, Fault, Observer, Pipeline, Remedy, Replica, Source,
-    Table, TopicPartition,
+    Accept, AssignedPartition, Backoff, Before, Checkpoint, Epoch, Fault, Observer, Pipeline, Replica, Source, Table,
+    TopicPartition,
     start::{self, Arrival, Start},
     table::{Flow, Reading, State},
 };
@@ -30,8 +30,8 @@ async fn look<S: Source>(
     }
     loop {
         match source.before(wanted.to_vec()).await {
-            Err(fault) if fault.remedy != Remedy::Halt => backoff.wait(table, fault).await?,
-            looked => return looked,
+            Ok(found) => return Ok(found),
+            Err(fault) => backoff.wait(table, fault).await?,
         }
     }
 }
@@ -81,8 +81,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let mut backoff = settings.backoff(index);
         let checkpoint = loop {
             match replica.checkpoint(&named).await {
-                Err(fault) if fault.remedy != Remedy::Halt => backoff.wait(name, fault).await?,
-                read => break read?,
+                Ok(checkpoint) => break checkpoint,
+                Err(fault) => backoff.wait(name, fault).await?,
             }
         };
         let epoch = replica.epoch();
@@ -114,7 +114,6 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         while !rewound.is_empty() {
             match replica.rewind(&rewound).await {
                 Ok(()) => break,
-                Err(fault) if fault.remedy == Remedy::Halt => return Err(fault),
                 Err(fault) => backoff.wait(name, fault).await?,
             }
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::Result;
-use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, Remedy, Settings, StartAt, Table};
+use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, Settings, StartAt, Table};
 use replica_delta::{DeltaReplica, Lake};
 
 use crate::config::{Config, TableConfig};
@@ -21,7 +21,6 @@ pub(crate) async fn replica(lake: &Lake, config: &Config, table: &TableConfig, g
     loop {
         match DeltaReplica::open(lake, &table.name, &table.location, group, table.schema.clone()).await {
             Ok(replica) => return Ok(replica),
-            Err(fault) if fault.remedy == Remedy::Halt => return Err(fault.into()),
             Err(fault) => backoff.wait(&table.name, fault).await?,
         }
     }
