@@ -253,13 +253,10 @@ impl CellSeed<'_> {
             },
             _ => Cow::Borrowed(token),
         };
-        let is_hstore = *self.data_type == DataType::Hstore;
-        let left_out =
-            self.is_placeholder(
-                |placeholder| {
-                    if is_hstore { placeholder.is_object(&text) } else { placeholder.is_text(&text) }
-                },
-            );
+        let left_out = self.is_placeholder(|placeholder| match self.data_type {
+            DataType::Hstore => placeholder.is_object(&text),
+            _ => placeholder.is_text(&text),
+        });
         Ok(if left_out { Cell::Unchanged } else { Cell::Text(text) })
     }
 }

@@ -465,4 +465,4 @@ impl Visitor<'_> for ColumnSeed<'_> {
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod types;
+mod type_matrix;

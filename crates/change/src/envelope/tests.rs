@@ -26,6 +26,18 @@ fn decode(key: Option<&str>, value: Option<&str>) -> (Result<Decoded, Malformed>
     (decoded, batch.finish().unwrap())
 }
 
+/// What one JSON value becomes in a column `c` with this declaration.
+pub(super) fn one_value(declaration: &str, token: &str, placeholder: Placeholder) -> Result<ChangeBatch, Malformed> {
+    let schema = schema(&[("id", "long"), ("c", declaration)], &["id"]);
+    let schema = Arc::new(TableSchema::clone(&schema).with_placeholder(placeholder));
+    let value = format!(r#"{{"op":"u","after":{{"id":1,"c":{token}}},"source":{{"lsn":8}}}}"#);
+    let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
+    let mut batch = BatchBuilder::new(Arc::clone(&schema));
+    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+    Decoder::new(schema).decode(record, &mut Horizon::default(), &mut batch)?;
+    Ok(batch.finish().unwrap())
+}
+
 const KEY: Option<&str> = Some(r#"{"order_id":1}"#);
 const ROW: &str = r#"{"order_id":1,"status":"paid","amount":"25.00"}"#;
 
@@ -262,14 +274,7 @@ fn every_form_of_an_unchanged_value_is_told_from_a_value() {
         ("hstore", "{}".to_owned()),
     ];
     let decode = |declaration: &str, token: &str, placeholder: Placeholder| {
-        let schema = schema(&[("id", "long"), ("c", declaration)], &["id"]);
-        let schema = Arc::new(TableSchema::clone(&schema).with_placeholder(placeholder));
-        let value = format!(r#"{{"op":"u","after":{{"id":1,"c":{token}}},"source":{{"lsn":8}}}}"#);
-        let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
-        let mut batch = BatchBuilder::new(Arc::clone(&schema));
-        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
-        Decoder::new(schema).decode(record, &mut Horizon::default(), &mut batch).unwrap();
-        batch.finish().unwrap().has_unchanged()
+        one_value(declaration, token, placeholder).unwrap().has_unchanged()
     };
     for (declaration, token) in &unchanged {
         assert!(decode(declaration, token, Placeholder::default()), "{declaration} {token}");

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::PathBuf};
 use arrow::array::ArrayRef;
 
 use super::*;
-use crate::{Column, MetaColumns};
+use crate::Placeholder;
 
 /// By column: its type in PostgreSQL, its declaration, and the wire form in each of [`MODES`] (empty: none needed).
 const COLUMNS: [(&str, &str, &str, [&str; 4]); 62] = [
@@ -78,7 +78,7 @@ const COLUMNS: [(&str, &str, &str, [&str; 4]); 62] = [
 /// Of the file: the columns that hold a mode's values, streamed or (the second of the first mode) of a snapshot.
 const MODES: [&[usize]; 4] = [&[4, 5], &[6], &[7], &[8]];
 /// Where the table begins in the document.
-const BEGIN: &str = "<!-- written by a test: crates/change/src/envelope/types.rs -->\n";
+const BEGIN: &str = "<!-- written by a test: crates/change/src/envelope/type_matrix.rs -->\n";
 
 /// The mode whose value is the truth: it keeps all digits, but writes 24:00 as 00:00.
 fn truth(declaration: &str) -> usize {
@@ -96,14 +96,8 @@ fn decoded(declaration: &str, token: &str) -> Option<ArrayRef> {
         Ok(object @ serde_json::Value::Object(_)) => object.to_string(),
         _ => token.to_owned(),
     };
-    let columns = vec![Column::declared("id", "long").unwrap(), Column::declared("c", declaration).unwrap()];
-    let schema = Arc::new(TableSchema::new(columns, &["id"], MetaColumns::default()).unwrap());
-    let mut batch = BatchBuilder::new(Arc::clone(&schema));
-    let value = format!(r#"{{"op":"r","after":{{"id":1,"c":{token}}},"source":{{"lsn":8}}}}"#);
-    let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
-    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
-    Decoder::new(schema).decode(record, &mut Horizon::default(), &mut batch).ok()?;
-    Some(Arc::clone(batch.finish().unwrap().rows.column(1)))
+    let batch = tests::one_value(declaration, &token, Placeholder::default()).ok()?;
+    Some(Arc::clone(batch.rows.column(1)))
 }
 
 /// How often a mode kept a value, refused it, or sent another one.
@@ -142,11 +136,11 @@ fn every_type_in_every_mode_is_exact_or_refused_as_the_document_says() {
                      connect | double, adaptive_time_microseconds |\n|---|---|---|---|---|---|\n"
             .to_owned();
     for (column, postgres, declaration, wires) in COLUMNS {
+        let mode_of_truth = truth(declaration);
         let mut cells = Vec::new();
         for (mode, fields) in MODES.iter().enumerate() {
             let mut tally = Tally::default();
             for line in &by_column[column] {
-                let mode_of_truth = truth(declaration);
                 let token = line[MODES[mode_of_truth][0]];
                 let truth = decoded(&format!("{declaration}{}", wires[mode_of_truth]), token);
                 for &field in *fields {
@@ -166,9 +160,8 @@ fn every_type_in_every_mode_is_exact_or_refused_as_the_document_says() {
             tally.refused.dedup_by(|b, a| b.starts_with(&**a));
             cells.push(tally.to_string());
         }
-        let wire = |mode: usize| wires[mode];
         let declared = if wires.iter().all(|wire| *wire == wires[0]) {
-            format!("`{declaration}{}`", wire(0))
+            format!("`{declaration}{}`", wires[0])
         } else {
             let each: Vec<_> = wires.iter().map(|wire| format!("`{declaration}{wire}`")).collect();
             each.join(" / ")
