@@ -57,6 +57,10 @@ impl Shop {
 
     /// Registers the connector and goes on at once.
     pub fn register(&self) -> Result<()> {
+        self.register_with(&[])
+    }
+
+    fn register_with(&self, more: &[(&str, &str)]) -> Result<()> {
         let values = [
             ("DATABASE_HOST", HOST.to_owned()),
             ("DATABASE_PORT", self.database.port.to_string()),
@@ -64,14 +68,20 @@ impl Shop {
             ("DATABASE_PASSWORD", "cdc".into()),
             ("DATABASE_NAME", self.name.clone()),
         ];
-        let overrides = [("topic.prefix", self.name.clone()), ("slot.name", self.name.clone())];
+        let mut overrides = vec![("topic.prefix", self.name.clone()), ("slot.name", self.name.clone())];
+        overrides.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let config: Value = fill(&repository_file("connectors/shop-orders.json")?, &values, &overrides)?;
         self.worker.put(&self.name, &config)
     }
 
     /// Registers the connector and waits until it runs and has a slot, which is when no later change can be missed.
     pub fn connect(&self) -> Result<()> {
-        self.register()?;
+        self.connect_with(&[])
+    }
+
+    /// The same with other settings of the connector.
+    pub fn connect_with(&self, more: &[(&str, &str)]) -> Result<()> {
+        self.register_with(more)?;
         self.worker.wait_running(&self.name)?;
         let slot = format!("select count(*) from pg_replication_slots where slot_name = '{}' and active", self.name);
         wait(DELIVERY, &format!("the slot {} is not in use", self.name), || Ok(self.database.value::<i64>(&slot)? == 1))

@@ -1,7 +1,8 @@
 //! [`Decoder`]: Debezium's JSON envelopes, straight into a table's [`BatchBuilder`].
 //!
 //! The rules: a row change must have a record key, an `op`, an LSN and exactly the table's columns; whatever is
-//! missing, unknown or unfit is refused with the column's name, never filled in. Of a delete only the record key
+//! missing, unknown or unfit is refused with the column's name, never filled in. Only a table that grows takes over new
+//! columns, where the record says of what type they are, and holds null where one is gone. Of a delete only the record key
 //! is read: under the default replica identity Debezium invents the rest of `before`. Records that change no row
 //! are told apart by their shape. Both converter modes are read: with `schemas.enable=true` the payload is taken
 //! and the record's schema decides the units.
@@ -19,11 +20,12 @@ use crate::{
     batch::Origin,
     cell::{Cell, CellSeed},
     order::{Place, Restart, Sequence},
-    wire::{self, Wire},
+    record_schema::RecordSchema,
+    wire::Wire,
 };
 
 /// What a record turned out to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decoded {
     /// A row change; it was added to the batch.
     Change(Op, Order),
@@ -33,6 +35,9 @@ pub enum Decoded {
     NoChange(NoChange),
     /// The source's LSNs have begun again with this record, which was not added to the batch.
     Restart(Restart),
+    /// The source's columns have grown to these. The record was not added to the batch: it is for a decoder and a batch
+    /// of the new schema.
+    Grown(Arc<TableSchema>),
 }
 
 /// A record that changes no row; its position moves all the same.
@@ -58,6 +63,9 @@ pub struct Decoder {
     seen: Vec<Slot<Option<Wire>>>,
     /// The record schema that `wires` come from; it is the same text record after record.
     record_schema: Option<Box<str>>,
+    /// Which columns a row has lacked, and of those the names that nobody has asked for.
+    gone: Vec<bool>,
+    newly_gone: Vec<String>,
 }
 
 impl Decoder {
@@ -68,6 +76,8 @@ impl Decoder {
             wires: schema.columns().iter().map(|c| c.wire).collect(),
             seen: schema.columns().iter().map(|_| Slot::default()).collect(),
             record_schema: None,
+            gone: vec![false; schema.columns().len()],
+            newly_gone: Vec::new(),
             schema,
         }
     }
@@ -88,7 +98,9 @@ impl Decoder {
         let mut envelope = self.envelope(text(value, "value")?)?;
         if let Some(payload) = envelope.payload {
             if let Some(schema) = envelope.schema {
-                self.learn(schema.get());
+                if let Some(grown) = self.learn(schema.get())? {
+                    return Ok(Decoded::Grown(Arc::new(grown)));
+                }
             }
             envelope = self.envelope(payload.get())?;
         }
@@ -109,15 +121,13 @@ impl Decoder {
             return Ok(Decoded::Truncate(order));
         }
         let key = record.key.filter(|&key| key != b"null").ok_or(Problem::NoKey)?;
-        let cells = match (op, envelope.after) {
+        let mut cells = match (op, envelope.after) {
             (Op::Delete, None) => self.key_cells(text(key, "key")?)?,
             (Op::Delete, Some(_)) => return Err(Problem::NotAnEnvelope("a delete has a row in after").into()),
             (_, None) => return Err(Problem::NotAnEnvelope("it has no row in after").into()),
             (_, Some(cells)) => cells,
         };
-        if let Some(missing) = cells.iter().position(|cell| *cell == Cell::Missing) {
-            return Err(Problem::ColumnMissing.at(&self.schema.columns()[missing].name));
-        }
+        self.fill_gone(&mut cells)?;
         if matches!(op, Op::Create | Op::Read)
             && let Some(left_out) = cells.iter().position(|cell| *cell == Cell::Unchanged)
         {
@@ -134,13 +144,41 @@ impl Decoder {
         &self.schema
     }
 
-    fn learn(&mut self, record_schema: &str) {
-        if self.record_schema.as_deref() != Some(record_schema) {
-            if let Some(wires) = wire::from_record_schema(record_schema, &self.schema) {
-                self.wires = wires;
-            }
-            self.record_schema = Some(record_schema.into());
+    /// Takes over what a record says of its fields; `Some` where these are more than the table's.
+    fn learn(&mut self, record_schema: &str) -> Result<Option<TableSchema>, Malformed> {
+        if self.record_schema.as_deref() == Some(record_schema) {
+            return Ok(None);
         }
+        if let Some(row) = RecordSchema::of_row(record_schema) {
+            if self.schema.grows()
+                && let Some(grown) = self.schema.extended_by(row.columns()).map_err(Problem::NewColumn)?
+            {
+                return Ok(Some(grown));
+            }
+            self.wires = row.wires(&self.schema);
+        }
+        self.record_schema = Some(record_schema.into());
+        Ok(None)
+    }
+
+    /// The names of columns that rows have begun to lack since the last call: the source has dropped them.
+    pub fn newly_gone(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.newly_gone)
+    }
+
+    /// Gives null to the columns that a row of a growing table lacks; those of its key are never among them.
+    fn fill_gone(&mut self, cells: &mut [Cell<'_>]) -> Result<(), Malformed> {
+        for (index, cell) in cells.iter_mut().enumerate().filter(|(_, cell)| **cell == Cell::Missing) {
+            let name = &self.schema.columns()[index].name;
+            if !self.schema.grows() || self.schema.key().contains(&index) {
+                return Err(Problem::ColumnMissing.at(name));
+            }
+            if !std::mem::replace(&mut self.gone[index], true) {
+                self.newly_gone.push(name.clone());
+            }
+            *cell = Cell::Null;
+        }
+        Ok(())
     }
 
     fn envelope<'a>(&self, json: &'a str) -> Result<Envelope<'a>, Malformed> {
@@ -452,7 +490,7 @@ impl Visitor<'_> for ColumnSeed<'_> {
     fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
         match self.schema.position(name, self.hint) {
             Some(index) if self.key_only && !self.schema.key().contains(&index) => Ok(None),
-            None if self.key_only => Ok(None),
+            None if self.key_only || self.schema.passes_over(name) => Ok(None),
             None => {
                 *self.fault = Some(Problem::UnknownColumn.at(name));
                 Err(E::custom("refused"))
@@ -466,3 +504,5 @@ impl Visitor<'_> for ColumnSeed<'_> {
 mod tests;
 #[cfg(test)]
 mod type_matrix;
+#[cfg(test)]
+pub(crate) use type_matrix::COLUMNS;

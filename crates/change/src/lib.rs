@@ -2,7 +2,7 @@
 //!
 //! An event's way through this crate: [`envelope`] reads a Debezium message, [`order`] says where it stands
 //! among the events of its key, [`cell`] turns each JSON value into the column's exact value, and [`batch`]
-//! collects the rows as Arrow arrays of the table's [`schema`]. [`model`] says in about a hundred lines what a
+//! collects the rows as Arrow arrays of the table's [`schema`], which [`evolution`] lets grow with the source's. [`model`] says in about a hundred lines what a
 //! replica must do with those events; everything else in Highwater is measured against it.
 //!
 //! Nothing here does I/O, and nothing panics on input.
@@ -11,6 +11,7 @@ pub mod batch;
 pub mod cell;
 pub mod decimal;
 pub mod envelope;
+pub mod evolution;
 pub mod lsn;
 pub mod malformed;
 pub mod model;
@@ -19,6 +20,7 @@ pub mod op;
 pub mod order;
 pub mod placeholder;
 pub mod record;
+pub mod record_schema;
 pub mod schema;
 pub mod time;
 pub mod wire;

@@ -1,5 +1,7 @@
 //! [`Malformed`]: why a record could not be decoded.
 
+use crate::SchemaError;
+
 /// A record that cannot become a change event. It names the column and the expected type, never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Malformed {
@@ -48,8 +50,11 @@ pub enum Problem {
     #[error("the record key lacks this key column")]
     KeyColumnMissing,
     /// The event carries a column that the table does not have.
-    #[error("not configured for this table; add it under [table.columns]")]
+    #[error("not configured for this table; add it under [table.columns], or leave it out with exclude_columns")]
     UnknownColumn,
+    /// A column that the source got cannot be one of the table's.
+    #[error("{0}")]
+    NewColumn(SchemaError),
     /// The table has a column that the event does not carry.
     #[error("missing in the event; drop it from [table.columns] or check the connector's column filters")]
     ColumnMissing,

@@ -1,6 +1,6 @@
 //! [`TableSchema`]: a table's columns, its key, and the columns that Highwater adds.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
 
@@ -243,6 +243,8 @@ pub struct TableSchema {
     key: Vec<usize>,
     meta: MetaColumns,
     placeholder: Placeholder,
+    passed_over: BTreeSet<String>,
+    grows: bool,
     arrow: SchemaRef,
 }
 
@@ -329,13 +331,48 @@ impl TableSchema {
             return Err(SchemaError::SameName(pair[0].1.clone(), pair[1].1.clone()));
         }
         let arrow = Arc::new(Schema::new(fields));
-        Ok(Self { columns, key, meta, placeholder: Placeholder::default(), arrow })
+        let (placeholder, passed_over) = (Placeholder::default(), BTreeSet::new());
+        Ok(Self { columns, key, meta, placeholder, passed_over, grows: false, arrow })
+    }
+
+    /// The same table with other columns, the key's among them.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_columns(&self, columns: Vec<Column>) -> Result<Self, SchemaError> {
+        let key: Vec<_> = self.key_names().map(str::to_owned).collect();
+        let Self { arrow, columns, key, .. } = Self::new(columns, &key, self.meta.clone())?;
+        Ok(Self { arrow, columns, key, ..self.clone() })
     }
 
     /// The same table, of a connector that writes this in place of a value that it was not sent.
     #[must_use]
     pub fn with_placeholder(self, placeholder: Placeholder) -> Self {
         Self { placeholder, ..self }
+    }
+
+    /// The same table without these columns of the source, whose values are not even looked at.
+    #[must_use]
+    pub fn passing_over(self, columns: impl IntoIterator<Item = String>) -> Self {
+        Self { passed_over: columns.into_iter().collect(), ..self }
+    }
+
+    /// Whether the source's column of this name is left out of the table.
+    #[must_use]
+    pub fn passes_over(&self, column: &str) -> bool {
+        self.passed_over.contains(column)
+    }
+
+    /// The same table, whose columns follow the source's: new ones are added, and dropped ones are null.
+    #[must_use]
+    pub fn growing(self) -> Self {
+        Self { grows: true, ..self }
+    }
+
+    /// Whether its columns follow the source's.
+    #[must_use]
+    pub fn grows(&self) -> bool {
+        self.grows
     }
 
     /// What stands in place of a value that the source did not send.

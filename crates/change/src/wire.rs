@@ -5,9 +5,7 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::Deserialize;
-
-use crate::{DataType, SchemaError, TableSchema};
+use crate::{DataType, SchemaError};
 
 /// The form of a column's values on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,57 +72,6 @@ impl FromStr for Wire {
         let found = all.into_iter().find(|wire| wire.to_string() == text);
         found.ok_or_else(|| SchemaError::UnknownWire(text.to_owned()))
     }
-}
-
-/// The schema of a record, as `schemas.enable=true` writes it before the payload. Only what decides a value's
-/// meaning is read: the field's base type and its semantic name.
-#[derive(Deserialize)]
-struct RecordSchema<'a> {
-    #[serde(default, borrow)]
-    fields: Vec<RecordSchema<'a>>,
-    field: Option<&'a str>,
-    #[serde(rename = "type")]
-    base: Option<&'a str>,
-    name: Option<&'a str>,
-    /// Of an array.
-    items: Option<Box<RecordSchema<'a>>>,
-}
-
-/// The wire form of each column by a record's own schema; `None` where the schema cannot be read as an envelope's.
-/// A column that the schema does not name, or names with a type of no special form, keeps its declared form.
-pub(crate) fn from_record_schema(schema: &str, table: &TableSchema) -> Option<Vec<Option<Wire>>> {
-    let record: RecordSchema<'_> = serde_json::from_str(schema).ok()?;
-    let row = record.fields.iter().find(|f| f.field == Some("after"))?;
-    let wires = table.columns().iter().map(|column| {
-        let field = row.fields.iter().find(|f| f.field == Some(column.name.as_str()));
-        field.and_then(|f| wire_of(f, &column.data_type)).or(column.wire)
-    });
-    Some(wires.collect())
-}
-
-/// Semantic names: Debezium's documentation of the PostgreSQL connector, "Data type mappings".
-fn wire_of(field: &RecordSchema<'_>, data_type: &DataType) -> Option<Wire> {
-    if let (DataType::Array(element), Some(items)) = (data_type, &field.items) {
-        return wire_of(items, element);
-    }
-    let wire = match (field.name, field.base) {
-        (Some("org.apache.kafka.connect.data.Decimal"), _) => Wire::Base64,
-        (
-            Some(
-                "io.debezium.time.Timestamp"
-                | "io.debezium.time.Time"
-                | "org.apache.kafka.connect.data.Timestamp"
-                | "org.apache.kafka.connect.data.Time",
-            ),
-            _,
-        ) => Wire::Millis,
-        (Some("io.debezium.time.MicroTimestamp" | "io.debezium.time.MicroTime"), _) => Wire::Micros,
-        (Some("io.debezium.time.NanoTimestamp" | "io.debezium.time.NanoTime"), _) => Wire::Nanos,
-        (Some("io.debezium.time.Date" | "org.apache.kafka.connect.data.Date"), _) => Wire::Days,
-        (_, Some("string")) => Wire::Text,
-        _ => return None,
-    };
-    wire.fits(data_type).then_some(wire)
 }
 
 /// Bytes from pairs of hexadecimal digits.

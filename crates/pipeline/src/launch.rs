@@ -26,7 +26,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let largest = free.max_by_key(|(_, table)| table.open.bytes()).map(|(index, _)| index);
         let crowded = largest.filter(|_| self.is_out_of_memory());
         for (index, table) in self.tables.iter_mut().enumerate() {
-            let is_due = table.open.is_full(&table.limits)
+            let is_due = table.is_full()
                 || crowded == Some(index)
                 || table.due().is_some_and(|due| due <= now)
                 || matches!(table.state, State::Halting(_));

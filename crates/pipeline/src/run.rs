@@ -168,25 +168,22 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// Decodes the block until it is used up, or until a table has a full batch while its last one is still on
     /// its way.
     fn decode(&mut self) -> Result<(), Fault> {
-        let (block, begun) = std::mem::take(&mut self.block);
-        for at in begun..block.len() {
-            let Some((partition, record)) = block.get(at) else { break };
-            let Some(&index) = self.by_topic.get(&partition.topic) else { continue };
-            let table = &mut self.tables[index];
-            if !table.takes(partition.partition) {
-                continue;
-            }
-            if table.open.is_full(&table.limits) {
-                if table.replica.is_some() {
+        let (block, mut at) = std::mem::take(&mut self.block);
+        while let Some((partition, record)) = block.get(at) {
+            let open = self.by_topic.get(&partition.topic).map(|&index| (index, &mut self.tables[index]));
+            let mut is_done = true;
+            if let Some((index, table)) = open.filter(|(_, table)| table.takes(partition.partition)) {
+                if !table.is_full() {
+                    is_done = table.take(partition, record, self.dead_letters.as_mut())?;
+                } else if table.replica.is_some() {
                     Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
-                } else if self.set_aside(index) {
-                    continue;
-                } else {
+                    is_done = false;
+                } else if !self.set_aside(index) {
                     self.block = (block, at);
                     return Ok(());
                 }
             }
-            self.tables[index].take(partition, record, self.dead_letters.as_mut())?;
+            at += usize::from(is_done);
         }
         Ok(())
     }

@@ -49,6 +49,8 @@ pub struct Table<R> {
     /// The epoch under which records are decoded, from the first assignment on.
     pub(crate) epoch: Option<Epoch>,
     decoder: Decoder,
+    /// What the source's columns have grown to, until the open batch of the old ones is sealed.
+    grown: Option<Arc<TableSchema>>,
 }
 
 /// Whether a table takes records.
@@ -106,6 +108,7 @@ impl<R> Table<R> {
             accept: Accept::default(),
             epoch: None,
             decoder: Decoder::new(Arc::clone(schema)),
+            grown: None,
         }
     }
 
@@ -126,14 +129,20 @@ impl<R> Table<R> {
         self.state == State::Running && self.partitions.get(&partition).is_some_and(|reading| reading.flow == Flow::On)
     }
 
+    /// Whether the open batch takes no more records.
+    pub(crate) fn is_full(&self) -> bool {
+        self.grown.is_some() || self.open.is_full(&self.limits)
+    }
+
     /// Decodes a record into the open batch. A record that cannot be decoded becomes a dead letter or halts the table.
+    /// `false`: the record is for the batch after this one, which has more columns.
     pub(crate) fn take(
         &mut self,
         partition: &TopicPartition,
         record: RecordRef<'_>,
         dead_letters: &mut dyn DeadLetters,
-    ) -> Result<(), Fault> {
-        let Some(Reading { position, .. }) = self.partitions.get_mut(&record.partition) else { return Ok(()) };
+    ) -> Result<bool, Fault> {
+        let Some(Reading { position, .. }) = self.partitions.get_mut(&record.partition) else { return Ok(true) };
         let before = position.horizon;
         let mut horizon = before;
         // what came before the epoch has its order in another LSN space
@@ -141,14 +150,26 @@ impl<R> Table<R> {
             self.open.counts.guarded += 1;
             position.pass(&record, horizon);
             self.open.advance(partition, *position);
-            return Ok(());
+            return Ok(true);
         }
         match self.decoder.decode(record, &mut horizon, &mut self.open.builder) {
             Ok(Decoded::NoChange(_)) => self.open.counts.no_change += 1,
             Ok(Decoded::Truncate(_)) => {}
             Ok(Decoded::Restart(restart)) => {
                 self.state = State::Halting(start::restarted(&self.name, partition, &record, restart));
-                return Ok(());
+                return Ok(true);
+            }
+            Ok(Decoded::Grown(schema)) => {
+                tracing::info!(
+                    table = self.name,
+                    "the source has new columns or types: {}",
+                    schema.since(self.schema())
+                );
+                self.grown = Some(schema);
+                if self.open.is_empty() {
+                    self.grow();
+                }
+                return Ok(false);
             }
             Ok(Decoded::Change(..)) => {
                 if self.open.builder.newest_is_partial() {
@@ -162,7 +183,7 @@ impl<R> Table<R> {
                         "table `{table}`, {partition} offset {offset}: {malformed}; mend the source or the config, \
                          or set on_error = \"dead-letter\""
                     )));
-                    return Ok(());
+                    return Ok(true);
                 }
                 OnError::DeadLetter => {
                     let reason = malformed.to_string();
@@ -174,7 +195,21 @@ impl<R> Table<R> {
         }
         position.pass(&record, horizon);
         self.open.advance(partition, *position);
-        Ok(())
+        for column in self.decoder.newly_gone() {
+            tracing::warn!(
+                table = self.name,
+                "the events lack column `{column}`: rows that change have null there now"
+            );
+        }
+        Ok(true)
+    }
+
+    /// Decodes what follows under the columns that the source has now. The open batch has to be empty.
+    fn grow(&mut self) {
+        if let Some(schema) = self.grown.take() {
+            self.open = Open::new(Arc::clone(&schema));
+            self.decoder = Decoder::new(schema);
+        }
     }
 
     /// Whether everything that was there when its partitions were assigned has been read.
@@ -202,7 +237,9 @@ impl<R> Table<R> {
     /// Seals the open batch.
     pub(crate) fn seal(&mut self) -> Result<Batch, Fault> {
         (self.flying_bytes, self.flying_since) = (self.open.bytes(), Instant::now());
-        self.open.seal(self.decoder.schema(), self.epoch.unwrap_or_default().since)
+        let batch = self.open.seal(self.decoder.schema(), self.epoch.unwrap_or_default().since)?;
+        self.grow();
+        Ok(batch)
     }
 
     /// A commit made `version`; its last attempt took `attempt`. Where others have committed since the last one, they are

@@ -2,6 +2,7 @@
 
 mod accidents;
 mod aside;
+mod growth;
 
 use std::{
     collections::VecDeque,

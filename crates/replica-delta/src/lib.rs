@@ -1,6 +1,6 @@
 //! The replica over Delta Lake.
 //!
-//! A batch's way: [`newest`] reduces it to one event a key, [`guard`] compares those with the stored rows, [`fold`]
+//! A batch's way: [`schema`] lets the table grow where the batch has more columns, [`newest`] reduces it to one event a key, [`guard`] compares those with the stored rows, [`fold`]
 //! gives each the values that it does not carry itself, [`merge`] writes the rest (a delta-rs MERGE, or an append where every key is new) and puts the
 //! batch's positions ([`checkpoint`]) into the same commit. [`truncate`] empties the table up to an order.
 //! [`store`] opens local folders, S3 and memory; what it writes to a local disk is synced before the call returns,
@@ -15,6 +15,7 @@ pub mod guard;
 pub mod merge;
 pub mod newest;
 pub mod replica;
+pub mod schema;
 pub mod store;
 pub mod truncate;
 

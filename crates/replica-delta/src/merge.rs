@@ -194,17 +194,21 @@ async fn append(
     let mut writer = DeltaWriter::new(table.object_store(), configuration);
     writer.write(&rows).await?;
     let added = writer.close().await?.into_iter().map(Action::Add).collect();
-    let operation = DeltaOperation::Merge {
+    let commit = CommitBuilder::from(properties)
+        .with_actions(added)
+        .build(Some(state.snapshot() as &dyn TableReference), table.log_store(), whole_table())
+        .await?;
+    table.state = Some(commit.snapshot());
+    Ok(table)
+}
+
+/// The operation of a commit that rests on all rows of the version before it.
+pub(crate) fn whole_table() -> DeltaOperation {
+    DeltaOperation::Merge {
         predicate: None,
         merge_predicate: None,
         matched_predicates: Vec::new(),
         not_matched_predicates: Vec::new(),
         not_matched_by_source_predicates: Vec::new(),
-    };
-    let commit = CommitBuilder::from(properties)
-        .with_actions(added)
-        .build(Some(state.snapshot() as &dyn TableReference), table.log_store(), operation)
-        .await?;
-    table.state = Some(commit.snapshot());
-    Ok(table)
+    }
 }

@@ -5,9 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use arrow::{
     array::{AsArray, RecordBatch},
     compute::take_record_batch,
-    datatypes::DataType as ArrowType,
 };
-use change::{ChangeBatch, DataType, Order, TableSchema};
+use change::{ChangeBatch, Column, Order, TableSchema};
 use datafusion::{catalog::TableProvider, prelude::SessionContext};
 use deltalake_core::{
     DeltaTable,
@@ -22,7 +21,7 @@ use crate::{
     checkpoint::{self, Transactions},
     commit, fault, fold, guard,
     merge::{self, Winners},
-    newest, truncate,
+    newest, schema, truncate,
 };
 
 /// So many commits of ours between two log checkpoints. Opening a table reads the commits since the last one (about
@@ -32,7 +31,10 @@ const LOG_CHECKPOINT_EVERY: u32 = 50;
 /// A replica in a Delta table.
 pub struct DeltaReplica {
     name: String,
-    schema: Arc<TableSchema>,
+    /// The columns of the config, as wide as the table has them.
+    declared: Arc<TableSchema>,
+    /// The table's columns.
+    stored: Arc<TableSchema>,
     group: String,
     pub(crate) table: DeltaTable,
     context: SessionContext,
@@ -52,7 +54,7 @@ impl DeltaReplica {
     /// Opens the table at `location`, or creates it there. `group` is the consumer group whose positions it keeps.
     ///
     /// # Errors
-    /// A halt where the location cannot be used or the table there has other columns.
+    /// A halt where the location cannot be used or the table there has columns that do not go with `schema`.
     pub async fn open(
         lake: &Lake,
         name: &str,
@@ -100,9 +102,10 @@ impl DeltaReplica {
         table.load().await.map_err(|e| fault::delta("opening it", &e))?;
         let mut transactions = Transactions::default();
         transactions.follow(&table).await?;
-        let replica = Self {
+        let mut replica = Self {
             name: name.to_owned(),
-            schema,
+            stored: Arc::clone(&schema),
+            declared: schema,
             group: group.to_owned(),
             floor: transactions.floor(&table).await?,
             epoch: transactions.epoch(&table).await?,
@@ -114,7 +117,7 @@ impl DeltaReplica {
             is_stale: false,
             commits: 0,
         };
-        replica.check_columns()?;
+        replica.read_columns()?;
         replica.prepare(&replica.context)?;
         Ok(Some(replica))
     }
@@ -143,32 +146,17 @@ impl DeltaReplica {
         self.table.update_datafusion_session(&context.state()).map_err(|e| fault::delta("registering the store", &e))
     }
 
-    /// The table on disk has to have the columns of the config, whatever their order.
-    fn check_columns(&self) -> Result<(), Fault> {
+    /// Takes over the columns that the table has in its newest known version.
+    fn read_columns(&mut self) -> Result<(), Fault> {
         let state = self.table.snapshot().map_err(|e| fault::delta("reading its columns", &e))?;
-        let stored = state.snapshot().arrow_schema();
-        let mut problems = Vec::new();
-        for field in self.schema.arrow().fields() {
-            match stored.field_with_name(field.name()) {
-                Ok(found) if found.data_type() == field.data_type() => {}
-                Ok(found) => problems.push(format!(
-                    "column `{}` is {} in the table and {} in the config",
-                    field.name(),
-                    type_name(found.data_type()),
-                    type_name(field.data_type())
-                )),
-                Err(_) => problems.push(format!("column `{}` is not in the table", field.name())),
-            }
+        let stored = schema::of_table(&self.declared, &state.snapshot().arrow_schema())?;
+        let declared = |column: &&Column| self.declared.columns().iter().any(|declared| declared.name == column.name);
+        let widened = self.declared.extended_by(stored.columns().iter().filter(declared).cloned());
+        if let Some(widened) = widened.map_err(Fault::halt)? {
+            self.declared = Arc::new(widened);
         }
-        for field in stored.fields() {
-            if self.schema.arrow().field_with_name(field.name()).is_err() {
-                problems.push(format!("column `{}` of the table is not in the config", field.name()));
-            }
-        }
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(Fault::halt(format!("{}; correct [table.columns] or choose another location", problems.join("; "))))
+        self.stored = Arc::new(stored);
+        Ok(())
     }
 
     /// The table's newest known version.
@@ -185,10 +173,10 @@ impl DeltaReplica {
         self.table.load_version(version).await.map_err(|e| fault::delta("reading an earlier version", &e))
     }
 
-    /// The table's columns and key.
+    /// The columns of the config, as wide as the table has them, and the key: what records are decoded into.
     #[must_use]
     pub fn schema(&self) -> &Arc<TableSchema> {
-        &self.schema
+        &self.declared
     }
 
     /// The newest known version, for queries.
@@ -204,7 +192,7 @@ impl DeltaReplica {
     /// # Errors
     /// A fault of the store.
     pub async fn preview(&self, changes: &ChangeBatch) -> Result<Vec<Verdict>, Fault> {
-        guard::verdicts(&self.context, &self.table, &self.schema, &changes.rows, self.floor).await
+        guard::verdicts(&self.context, &self.table, &changes.schema, &changes.rows, self.floor).await
     }
 
     /// Begins the epoch since `since`, a broker timestamp: every row is soft-deleted below every order, and records from
@@ -222,7 +210,7 @@ impl DeltaReplica {
             let mut transactions = vec![checkpoint::epoch_transaction(since)];
             transactions.extend(checkpoint::floor_transactions(Order::default()));
             let properties = checkpoint::commit_properties(transactions);
-            match truncate::everything(self.table.clone(), &self.schema, properties).await {
+            match truncate::everything(self.table.clone(), &self.stored, properties).await {
                 Ok(table) => {
                     self.table = table;
                     self.reload().await?;
@@ -236,6 +224,7 @@ impl DeltaReplica {
 
     async fn reload(&mut self) -> Result<(), Fault> {
         self.table.update_state().await.map_err(|e| fault::delta("reading the newest version", &e))?;
+        self.read_columns()?;
         let Self { table, transactions, group, partitions, .. } = self;
         transactions.follow(table).await?;
         self.floor = transactions.floor(table).await?;
@@ -246,10 +235,16 @@ impl DeltaReplica {
     }
 
     async fn apply_batch(&mut self, batch: &Batch) -> Result<Applied, Fault> {
-        let changes = &batch.changes;
+        let grown = schema::grow(&self.context, &self.table, &self.stored, &batch.changes.schema).await?;
+        if let Some((table, columns)) = grown {
+            (self.table, self.stored) = (table, Arc::new(columns));
+            self.commits += 1;
+        }
+        let changes = schema::conform(&batch.changes, &self.stored)?;
+        let changes = changes.as_ref();
         let winners = newest::rows(changes).await?;
         let rows = take_record_batch(&changes.rows, &winners).map_err(Fault::halt)?;
-        let verdicts = guard::verdicts(&self.context, &self.table, &self.schema, &rows, self.floor).await?;
+        let verdicts = guard::verdicts(&self.context, &self.table, &self.stored, &rows, self.floor).await?;
         let folded = fold::fold(changes, &winners, &verdicts, self.floor).map_err(Fault::halt)?;
         if !folded.unresolved.is_empty() {
             return Ok(Applied::Unresolved(folded.unresolved));
@@ -270,13 +265,13 @@ impl DeltaReplica {
         if winners.rows.num_rows() > 0 {
             let transactions = if truncate.is_some() { Vec::new() } else { std::mem::take(&mut transactions) };
             let properties = checkpoint::commit_properties(transactions);
-            self.table = merge::write(&self.context, self.table.clone(), &self.schema, winners, properties).await?;
+            self.table = merge::write(&self.context, self.table.clone(), &self.stored, winners, properties).await?;
             self.commits += 1;
         }
         if let Some(order) = truncate {
             transactions.extend(checkpoint::floor_transactions(order));
             let properties = checkpoint::commit_properties(transactions);
-            (self.table, counts.emptied) = truncate::apply(self.table.clone(), &self.schema, order, properties).await?;
+            (self.table, counts.emptied) = truncate::apply(self.table.clone(), &self.stored, order, properties).await?;
             self.floor = order;
             self.commits += 1;
         }
@@ -288,7 +283,7 @@ impl DeltaReplica {
     }
 
     fn count(&self, changes: &ChangeBatch, verdicts: &[Verdict], winners: &RecordBatch) -> RowCounts {
-        let deleted = winners.column(self.schema.columns().len() + 2).as_boolean();
+        let deleted = winners.column(self.stored.columns().len() + 2).as_boolean();
         let mut counts =
             RowCounts { superseded: (changes.rows.num_rows() - verdicts.len()) as u64, ..RowCounts::default() };
         for (i, verdict) in verdicts.iter().enumerate() {
@@ -301,11 +296,6 @@ impl DeltaReplica {
         }
         counts
     }
-}
-
-/// A type in the config's words.
-fn type_name(arrow: &ArrowType) -> String {
-    DataType::of_arrow(arrow).map_or_else(|| arrow.to_string(), |known| known.to_string())
 }
 
 fn at(name: &str, location: &str, fault: &Fault) -> Fault {

@@ -1,6 +1,7 @@
 //! The replica against the reference model, and the promises one by one.
 
 mod epochs;
+mod growth;
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 
 use std::{
     path::Path,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -34,7 +35,8 @@ pub(crate) async fn table(
     group: &str,
 ) -> Result<Table<DeltaReplica>> {
     let replica = replica(lake, config, table, group).await?;
-    Ok(Table::new(&table.name, &table.topic, &table.schema, config.batch, table.on_error, replica))
+    let schema = Arc::clone(replica.schema());
+    Ok(Table::new(&table.name, &table.topic, &schema, config.batch, table.on_error, replica))
 }
 
 pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {

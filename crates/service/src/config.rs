@@ -241,6 +241,10 @@ struct TableSection {
     #[serde(default)]
     on_error: OnErrorName,
     columns: toml::Table,
+    #[serde(default)]
+    exclude_columns: Vec<String>,
+    #[serde(default)]
+    schema_changes: SchemaChanges,
     unavailable_value_placeholder: Option<String>,
     #[serde(default)]
     meta_columns: MetaSection,
@@ -252,6 +256,17 @@ enum OnErrorName {
     #[default]
     Halt,
     DeadLetter,
+}
+
+/// What becomes of a table when the source's columns change.
+#[derive(Deserialize, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum SchemaChanges {
+    /// New columns are added, types get wider, and what the source drops stays as null.
+    #[default]
+    Evolve,
+    /// Each is refused.
+    Strict,
 }
 
 #[derive(Deserialize, Default)]
@@ -282,6 +297,13 @@ impl TableSection {
             is_deleted: self.meta_columns.is_deleted.unwrap_or(default.is_deleted),
         };
         let mut schema = TableSchema::new(columns, &self.key, meta).map_err(|e| format!("table `{name}`: {e}"))?;
+        if let Some(column) = self.exclude_columns.iter().find(|column| self.columns.contains_key(column.as_str())) {
+            return Err(format!("table `{name}`: column `{column}` stands under columns and under exclude_columns"));
+        }
+        schema = schema.passing_over(self.exclude_columns);
+        if self.schema_changes == SchemaChanges::Evolve {
+            schema = schema.growing();
+        }
         if let Some(placeholder) = self.unavailable_value_placeholder {
             let placeholder = placeholder.parse().map_err(|e| format!("table `{name}`: {e}"))?;
             schema = schema.with_placeholder(placeholder);
@@ -355,6 +377,16 @@ mod tests {
     #[test]
     fn the_example_is_a_good_config() {
         Config::parse(include_str!("../../../highwater.example.toml")).unwrap();
+    }
+
+    #[test]
+    fn a_table_grows_unless_it_is_strict_and_a_column_is_in_it_or_left_out() {
+        assert!(Config::parse(GOOD).unwrap().tables[0].schema.grows());
+        let strict = GOOD.replace("key =", "schema_changes = \"strict\"\nexclude_columns = [\"secret\"]\nkey =");
+        let schema = Arc::clone(&Config::parse(&strict).unwrap().tables[0].schema);
+        assert!(!schema.grows() && schema.passes_over("secret"));
+        let both = GOOD.replace("key =", "exclude_columns = [\"amount\"]\nkey =");
+        assert!(Config::parse(&both).unwrap_err().0[0].contains("under columns and under exclude_columns"));
     }
 
     #[test]

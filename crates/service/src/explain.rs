@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use arrow::array::RecordBatch;
 use change::{BatchBuilder, ChangeBatch, Decoded, Decoder, Horizon, Op, Order, Restart, TableSchema};
 use pipeline::{Replica, TopicPartition};
@@ -99,8 +99,9 @@ struct Explainer {
 impl Explainer {
     async fn new(lake: &Lake, table: &TableConfig, group: &str) -> Result<Self> {
         let replica = DeltaReplica::existing(lake, &table.name, &table.location, group, table.schema.clone()).await?;
+        let schema = replica.as_ref().map_or(&table.schema, |replica| replica.schema());
         Ok(Self {
-            decoder: Decoder::new(table.schema.clone()),
+            decoder: Decoder::new(schema.clone()),
             table: table.clone(),
             replica,
             group_horizons: BTreeMap::new(),
@@ -125,11 +126,17 @@ impl Explainer {
                 row: None,
             });
         }
-        let mut batch = BatchBuilder::new(self.table.schema.clone());
-        let decoded = self.decoder.decode(message.record(offset), &mut horizon, &mut batch);
+        let mut batch = BatchBuilder::new(self.decoder.schema().clone());
+        let mut decoded = self.decoder.decode(message.record(offset), &mut horizon, &mut batch);
+        if let Ok(Decoded::Grown(schema)) = decoded {
+            batch = BatchBuilder::new(schema.clone());
+            self.decoder = Decoder::new(schema);
+            decoded = self.decoder.decode(message.record(offset), &mut horizon, &mut batch);
+        }
         self.group_horizons.insert(message.partition, horizon);
         let changes = batch.finish()?;
         Ok(match decoded {
+            Ok(Decoded::Grown(_)) => bail!("the record's columns grow without end"),
             Ok(Decoded::NoChange(kind)) => Explanation {
                 place,
                 kind: format!("{kind:?}"),
@@ -195,7 +202,7 @@ impl Explainer {
     }
 
     async fn change(&mut self, place: String, op: Op, order: Order, changes: ChangeBatch) -> Result<Explanation> {
-        let key = key_bytes(&self.table.schema, &changes.rows)?;
+        let key = key_bytes(&changes.schema, &changes.rows)?;
         let verdict = match self.set.get(&key) {
             Some(&stored) if order > stored => Verdict::Update(stored),
             Some(&stored) => Verdict::Stale(stored),

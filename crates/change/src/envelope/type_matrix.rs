@@ -10,7 +10,7 @@ use super::*;
 use crate::Placeholder;
 
 /// By column: its type in PostgreSQL, its declaration, and the wire form in each of [`MODES`] (empty: none needed).
-const COLUMNS: [(&str, &str, &str, [&str; 4]); 62] = [
+pub(crate) const COLUMNS: [(&str, &str, &str, [&str; 4]); 62] = [
     ("c_smallint", "smallint", "short", [""; 4]),
     ("c_int", "integer", "int", [""; 4]),
     ("c_bigint", "bigint", "long", [""; 4]),

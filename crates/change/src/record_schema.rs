@@ -1,0 +1,143 @@
+//! [`RecordSchema`]: what a record says of its own fields, as `schemas.enable=true` writes it before the payload.
+//!
+//! The names are those of Debezium's documentation of the PostgreSQL connector, "Data type mappings".
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::{Column, DataType, TableSchema, wire::Wire};
+
+/// A record's schema, or that of one of its fields. Only what decides a value's type and meaning is read.
+#[derive(Deserialize)]
+pub(crate) struct RecordSchema<'a> {
+    #[serde(default, borrow)]
+    fields: Vec<RecordSchema<'a>>,
+    field: Option<Cow<'a, str>>,
+    /// Connect's own type.
+    #[serde(rename = "type")]
+    base: Option<&'a str>,
+    /// The semantic type.
+    name: Option<&'a str>,
+    /// Of an array.
+    items: Option<Box<RecordSchema<'a>>>,
+    #[serde(default, borrow)]
+    parameters: Parameters<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Parameters<'a> {
+    scale: Option<&'a str>,
+    #[serde(rename = "connect.decimal.precision")]
+    precision: Option<&'a str>,
+}
+
+impl<'a> RecordSchema<'a> {
+    /// The schema of an envelope's row image; `None` where `text` is no envelope's schema.
+    pub(crate) fn of_row(text: &'a str) -> Option<Self> {
+        let record: Self = serde_json::from_str(text).ok()?;
+        record.fields.into_iter().find(|field| field.field.as_deref() == Some("after"))
+    }
+
+    /// The form of each of the table's columns.
+    pub(crate) fn wires(&self, table: &TableSchema) -> Vec<Option<Wire>> {
+        let wires = table.columns().iter().map(|column| {
+            let field = self.fields.iter().find(|field| field.field.as_deref() == Some(column.name.as_str()));
+            field.and_then(|field| field.wire(&column.data_type)).or(column.wire)
+        });
+        wires.collect()
+    }
+
+    /// The columns that it names, those of types that are not known apart.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
+        self.fields.iter().filter_map(|field| {
+            let data_type = field.data_type()?;
+            Some(Column { name: field.field.as_deref()?.to_owned(), wire: field.wire(&data_type), data_type })
+        })
+    }
+
+    fn wire(&self, data_type: &DataType) -> Option<Wire> {
+        if let (DataType::Array(element), Some(items)) = (data_type, &self.items) {
+            return items.wire(element);
+        }
+        let wire = match (self.semantics(), self.base) {
+            ("Decimal" | "Bits", _) => Wire::Base64,
+            ("Timestamp" | "Time", _) => Wire::Millis,
+            ("MicroTimestamp" | "MicroTime", _) => Wire::Micros,
+            ("NanoTimestamp" | "NanoTime", _) => Wire::Nanos,
+            ("Date", _) => Wire::Days,
+            (_, Some("string")) => Wire::Text,
+            (_, Some("bytes")) => Wire::Base64,
+            _ => return None,
+        };
+        wire.fits(data_type).then_some(wire)
+    }
+
+    fn data_type(&self) -> Option<DataType> {
+        Some(match (self.semantics(), self.base?) {
+            ("Decimal", _) => self.decimal(),
+            ("VariableScaleDecimal", _) => DataType::Numeric { scale: None },
+            ("Date" | "IsoDate", _) => DataType::Date,
+            ("Time" | "MicroTime" | "NanoTime" | "IsoTime", _) => DataType::Time,
+            ("Timestamp" | "MicroTimestamp" | "NanoTimestamp" | "IsoTimestamp", _) => DataType::TimestampNtz,
+            ("ZonedTimestamp", _) => DataType::Timestamp,
+            ("Interval" | "MicroDuration" | "NanoDuration", _) => DataType::Interval,
+            ("Json", _) | (_, "struct") => DataType::Json,
+            (_, "map") => DataType::Hstore,
+            (_, "boolean") => DataType::Boolean,
+            (_, "int8" | "int16") => DataType::Short,
+            (_, "int32") => DataType::Int,
+            (_, "int64") => DataType::Long,
+            (_, "float" | "float32") => DataType::Float,
+            (_, "double" | "float64") => DataType::Double,
+            (_, "string") => DataType::String,
+            (_, "bytes") => DataType::Binary,
+            (_, "array") => match self.items.as_ref()?.data_type()? {
+                DataType::Array(_) => return None,
+                element => DataType::Array(Box::new(element)),
+            },
+            _ => return None,
+        })
+    }
+
+    /// One without a precision is `money`, 64 bits.
+    fn decimal(&self) -> DataType {
+        let scale = self.parameters.scale.and_then(|scale| scale.parse().ok());
+        let precision = self.parameters.precision.map_or(Some(19), |precision| precision.parse().ok());
+        match (precision, scale) {
+            (Some(precision @ 1..=38), Some(scale @ 0..)) if scale <= i16::from(precision) => {
+                DataType::Decimal { precision, scale: scale.try_into().unwrap_or_default() }
+            }
+            (_, scale) => DataType::Numeric { scale },
+        }
+    }
+
+    /// The last part of the semantic type's name.
+    fn semantics(&self) -> &'a str {
+        let known = ["io.debezium.time.", "io.debezium.data.", "org.apache.kafka.connect.data."];
+        let name = self.name.unwrap_or_default();
+        known.iter().find_map(|family| name.strip_prefix(family)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::envelope::COLUMNS;
+
+    #[test]
+    fn a_record_s_own_schema_gives_the_types_that_the_type_matrix_declares() {
+        let recorded = include_str!("../../../testdata/debezium/types_schema.json");
+        let row = RecordSchema::of_row(recorded).unwrap();
+        let found: HashMap<_, _> = row.columns().map(|column| (column.name.clone(), column)).collect();
+        for (name, _, data_type, [precise, ..]) in COLUMNS {
+            // an hstore that is written as JSON says that it is JSON
+            let data_type = if name == "c_hstore" { "json" } else { data_type };
+            let declared = Column::declared(name, &format!("{data_type}{precise}")).unwrap();
+            assert_eq!(found[name].data_type, declared.data_type, "{name}");
+            assert!(declared.wire.is_none_or(|wire| found[name].wire == Some(wire)), "{name}: {:?}", found[name].wire);
+        }
+    }
+}
