@@ -13,7 +13,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::{
-    DataType, Malformed, Placeholder, Problem, decimal, numeric, time,
+    DataType, Malformed, Placeholder, Problem, Unfit, decimal, numeric, time,
     wire::{self, Wire},
 };
 
@@ -33,13 +33,15 @@ pub(crate) enum Cell<'a> {
     Text(Cow<'a, str>),
     Binary(Vec<u8>),
     Array(Vec<Cell<'a>>),
+    /// What the column's type cannot hold, as the connector wrote it.
+    Unfit(Cow<'a, str>),
 }
 
 impl Cell<'_> {
     /// The bytes that the value takes in a batch, about.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Self::Text(text) => text.len() + 4,
+            Self::Text(text) | Self::Unfit(text) => text.len() + 4,
             Self::Binary(bytes) => bytes.len() + 4,
             Self::Decimal(_) => 16,
             Self::Array(cells) => cells.iter().map(Self::bytes).sum::<usize>() + 8,
@@ -58,6 +60,7 @@ pub(crate) struct CellSeed<'s> {
     pub(crate) seen: &'s std::cell::Cell<Option<Wire>>,
     /// `None` in an array, of which an element is always a value.
     pub(crate) placeholder: Option<&'s Placeholder>,
+    pub(crate) unfit: Unfit,
     pub(crate) fault: &'s mut Option<Malformed>,
 }
 
@@ -67,8 +70,16 @@ impl CellSeed<'_> {
         E::custom("refused")
     }
 
-    fn accept<E: Error>(self, value: Result<Cell<'_>, Problem>) -> Result<Cell<'_>, E> {
-        value.map_err(|problem| self.refuse(problem))
+    /// `token` is what was read, for a column that keeps what does not fit it.
+    fn accept<'a, E: Error>(
+        self,
+        value: Result<Cell<'a>, Problem>,
+        token: impl FnOnce() -> Cow<'a, str>,
+    ) -> Result<Cell<'a>, E> {
+        match value {
+            Err(Problem::Unfit(_)) if self.unfit != Unfit::Refuse => Ok(Cell::Unfit(token())),
+            value => value.map_err(|problem| self.refuse(problem)),
+        }
     }
 
     fn mismatch<E: Error>(self, found: &'static str) -> E {
@@ -105,12 +116,12 @@ impl<'de> DeserializeSeed<'de> for CellSeed<'_> {
             DataType::Decimal { precision, scale } => {
                 let token = <&RawValue>::deserialize(json)?.get();
                 let value = decimal::from_json(token, *precision, *scale, self.wire, self.seen);
-                self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Decimal)))
+                self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Decimal)), || token.trim_matches('"').into())
             }
             DataType::Numeric { scale } => {
                 let token = <&RawValue>::deserialize(json)?.get();
                 let value = numeric::from_json(token, *scale, self.wire);
-                self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Text)))
+                self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Text)), || token.trim_matches('"').into())
             }
             DataType::Json | DataType::Hstore => {
                 let token = <&RawValue>::deserialize(json)?.get();
@@ -155,7 +166,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
             DataType::Interval => Err(APPROXIMATE),
             _ => return Err(self.mismatch("a number")),
         };
-        self.accept(cell)
+        self.accept(cell, || value.to_string().into())
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Cell<'de>, E> {
@@ -202,6 +213,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
             wire,
             seen,
             placeholder: None,
+            unfit: Unfit::Refuse,
             fault: &mut *fault,
         })? {
             cells.push(cell);
@@ -239,7 +251,7 @@ impl CellSeed<'_> {
             DataType::Interval if text.starts_with('P') => return Ok(Cell::Text(text)),
             _ => return Err(self.mismatch("a string")),
         };
-        self.accept(cell)
+        self.accept(cell, || text)
     }
 
     /// A JSON document: the content of a string, or whatever else stands there, as it is.

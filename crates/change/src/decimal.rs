@@ -8,8 +8,8 @@ use serde::Deserialize;
 use crate::{Problem, wire::Wire};
 
 const TEXT: &str = "a decimal in digits";
-const TOO_FINE: Problem = Problem::Value("has more digits after the point than the column");
-const TOO_WIDE: Problem = Problem::Value("has more digits than the column");
+const TOO_FINE: Problem = Problem::Unfit("has more digits after the point than the column");
+const TOO_WIDE: Problem = Problem::Unfit("has more digits than the column");
 const AMBIGUOUS: Problem = Problem::Value(
     "could be digits or base64; declare the column as decimal(p,s)@text or decimal(p,s)@base64, \
      by the connector's decimal.handling.mode",
@@ -111,7 +111,7 @@ fn from_base64(text: &str) -> Result<i128, Problem> {
 fn from_text(text: &str, scale: u8) -> Result<i128, Problem> {
     let shape = || match text.to_ascii_lowercase().trim_start_matches(['+', '-']) {
         "nan" | "infinity" | "positive_infinity" | "negative_infinity" => {
-            Problem::Value("NaN and infinity do not fit a Delta decimal")
+            Problem::Unfit("is NaN or infinite, which no Delta decimal is")
         }
         _ => Problem::Type { expected: TEXT, found: "another string" },
     };

@@ -66,6 +66,7 @@ pub struct Decoder {
     /// Which columns a row has lacked, and of those the names that nobody has asked for.
     gone: Vec<bool>,
     newly_gone: Vec<String>,
+    nulled: u64,
 }
 
 impl Decoder {
@@ -78,6 +79,7 @@ impl Decoder {
             record_schema: None,
             gone: vec![false; schema.columns().len()],
             newly_gone: Vec::new(),
+            nulled: 0,
             schema,
         }
     }
@@ -133,6 +135,7 @@ impl Decoder {
         {
             return Err(Problem::LeftOut.at(&self.schema.columns()[left_out].name));
         }
+        self.settle_unfit(&mut cells);
         let deleted = op == Op::Delete;
         batch.push(&cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
         Ok(Decoded::Change(op, order))
@@ -166,9 +169,35 @@ impl Decoder {
         std::mem::take(&mut self.newly_gone)
     }
 
+    /// How many values did not fit their column and became null since the last call.
+    pub fn nulled(&mut self) -> u64 {
+        std::mem::take(&mut self.nulled)
+    }
+
+    /// Gives the columns that keep rows with values that do not fit null for these, and each companion its text.
+    fn settle_unfit(&mut self, cells: &mut [Cell<'_>]) {
+        for &(column, companion) in self.schema.lenient() {
+            let text = match std::mem::replace(&mut cells[column], Cell::Null) {
+                Cell::Unfit(text) => Cell::Text(text),
+                other => {
+                    let is_unchanged = other == Cell::Unchanged;
+                    cells[column] = other;
+                    if is_unchanged { Cell::Unchanged } else { Cell::Null }
+                }
+            };
+            match companion {
+                Some(companion) => cells[companion] = text,
+                None => self.nulled += u64::from(matches!(text, Cell::Text(_))),
+            }
+        }
+    }
+
     /// Gives null to the columns that a row of a growing table lacks; those of its key are never among them.
     fn fill_gone(&mut self, cells: &mut [Cell<'_>]) -> Result<(), Malformed> {
         for (index, cell) in cells.iter_mut().enumerate().filter(|(_, cell)| **cell == Cell::Missing) {
+            if self.schema.is_companion(Some(index)) {
+                continue;
+            }
             let name = &self.schema.columns()[index].name;
             if !self.schema.grows() || self.schema.key().contains(&index) {
                 return Err(Problem::ColumnMissing.at(name));
@@ -455,6 +484,7 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 wire: decoder.wires[index],
                 seen: &decoder.seen[index],
                 placeholder: Some(schema.placeholder()),
+                unfit: column.unfit,
                 fault: &mut *fault,
             };
             cells[index] = map.next_value_seed(seed)?;
@@ -490,6 +520,10 @@ impl Visitor<'_> for ColumnSeed<'_> {
     fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
         match self.schema.position(name, self.hint) {
             Some(index) if self.key_only && !self.schema.key().contains(&index) => Ok(None),
+            Some(index) if self.schema.is_companion(Some(index)) => {
+                *self.fault = Some(Problem::UnknownColumn.at(name));
+                Err(E::custom("refused"))
+            }
             None if self.key_only || self.schema.passes_over(name) => Ok(None),
             None => {
                 *self.fault = Some(Problem::UnknownColumn.at(name));

@@ -32,7 +32,7 @@ impl TableSchema {
         for found in found.into_iter().filter(|column| !self.passes_over(&column.name)) {
             match columns.iter_mut().find(|column| column.name == found.name) {
                 Some(known) if found.data_type.widens(&known.data_type) => {
-                    *known = Column { wire: found.wire.or(known.wire), ..found };
+                    *known = Column { wire: found.wire.or(known.wire), unfit: known.unfit, ..found };
                 }
                 Some(_) => {}
                 None => columns.push(found),

@@ -33,4 +33,4 @@ pub use op::Op;
 pub use order::{Horizon, Order, Restart};
 pub use placeholder::Placeholder;
 pub use record::RecordRef;
-pub use schema::{Column, DataType, MetaColumns, SchemaError, TableSchema};
+pub use schema::{Column, DataType, MetaColumns, SchemaError, TableSchema, Unfit};

@@ -77,6 +77,9 @@ pub enum Problem {
     /// The value has the right form but does not fit the column exactly.
     #[error("{0}")]
     Value(&'static str),
+    /// The value is one that the column's type cannot hold, which [`Unfit`](crate::Unfit) may allow.
+    #[error("{0}; unfit = \"null\" or \"raw\" keeps such rows")]
+    Unfit(&'static str),
 }
 
 impl From<Problem> for Malformed {

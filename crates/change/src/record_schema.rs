@@ -52,7 +52,7 @@ impl<'a> RecordSchema<'a> {
     pub(crate) fn columns(&self) -> impl Iterator<Item = Column> {
         self.fields.iter().filter_map(|field| {
             let data_type = field.data_type()?;
-            Some(Column { name: field.field.as_deref()?.to_owned(), wire: field.wire(&data_type), data_type })
+            Some(Column { wire: field.wire(&data_type), ..Column::new(field.field.as_deref()?, data_type) })
         })
     }
 

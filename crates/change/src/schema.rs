@@ -197,9 +197,49 @@ pub struct Column {
     pub data_type: DataType,
     /// How its values are written in envelopes without a schema.
     pub wire: Option<Wire>,
+    /// What becomes of a value that the type cannot hold.
+    pub unfit: Unfit,
+}
+
+/// What becomes of a value that the column's type cannot hold: an infinite time or one outside the years 1 to 9999, and a
+/// number that is NaN, infinite or has too many digits for a decimal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Unfit {
+    /// The record is refused.
+    #[default]
+    Refuse,
+    /// It is null, and counted.
+    Null,
+    /// It is null, and the column's companion `<name>__raw` holds the text that the connector wrote.
+    Raw,
+}
+
+impl FromStr for Unfit {
+    type Err = SchemaError;
+
+    fn from_str(text: &str) -> Result<Self, SchemaError> {
+        Ok(match text {
+            "refuse" => Self::Refuse,
+            "null" => Self::Null,
+            "raw" => Self::Raw,
+            _ => return Err(SchemaError::UnknownUnfit(text.to_owned())),
+        })
+    }
 }
 
 impl Column {
+    /// A column whose values have no special form, and that refuses what it cannot hold.
+    #[must_use]
+    pub fn new(name: &str, data_type: DataType) -> Self {
+        Self { name: name.to_owned(), data_type, wire: None, unfit: Unfit::Refuse }
+    }
+
+    /// The same column, with another way for what it cannot hold.
+    #[must_use]
+    pub fn with_unfit(self, unfit: Unfit) -> Self {
+        Self { unfit, ..self }
+    }
+
     /// A column from its declaration `TYPE` or `TYPE@WIRE`, for example `timestamp_ntz@millis`.
     ///
     /// # Errors
@@ -209,7 +249,7 @@ impl Column {
             Some((data_type, wire)) => (data_type.parse()?, Some(wire.parse()?)),
             None => (declaration.parse()?, None),
         };
-        let column = Self { name: name.to_owned(), data_type, wire };
+        let column = Self { wire, ..Self::new(name, data_type) };
         match wire {
             Some(wire) if !wire.fits(&column.data_type) => {
                 Err(SchemaError::WireDoesNotFit { column: column.name, data_type: column.data_type, wire })
@@ -239,7 +279,10 @@ impl Default for MetaColumns {
 /// A table's columns and key, checked, and the replica's Arrow schema made from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableSchema {
+    /// The source's, then the companions of some of them.
     columns: Vec<Column>,
+    /// The columns that do not refuse what they cannot hold, each with its companion.
+    lenient: Vec<(usize, Option<usize>)>,
     key: Vec<usize>,
     meta: MetaColumns,
     placeholder: Placeholder,
@@ -291,6 +334,12 @@ pub enum SchemaError {
         /// Its type.
         data_type: DataType,
     },
+    /// Not one of the ways of [`Unfit`].
+    #[error("unknown way for what does not fit `{0}`: expected refuse, null or raw")]
+    UnknownUnfit(String),
+    /// A key and the elements of an array have to be there.
+    #[error("column `{0}`: a key, and an array, can only refuse what does not fit")]
+    MustRefuse(String),
     /// Delta column names are case-insensitive.
     #[error("columns `{0}` and `{1}` have one name in Delta, which ignores case; leave one out")]
     SameName(String, String),
@@ -321,6 +370,7 @@ impl TableSchema {
             return Err(SchemaError::NoKeyType { column, data_type });
         }
 
+        let (columns, lenient) = with_companions(columns, &key)?;
         let mut fields: Vec<Field> = columns.iter().map(|c| Field::new(&c.name, c.data_type.arrow(), true)).collect();
         fields.push(Field::new(&meta.source_lsn, ArrowType::Int64, true));
         fields.push(Field::new(&meta.source_anchor, ArrowType::Int64, true));
@@ -332,7 +382,7 @@ impl TableSchema {
         }
         let arrow = Arc::new(Schema::new(fields));
         let (placeholder, passed_over) = (Placeholder::default(), BTreeSet::new());
-        Ok(Self { columns, key, meta, placeholder, passed_over, grows: false, arrow })
+        Ok(Self { columns, lenient, key, meta, placeholder, passed_over, grows: false, arrow })
     }
 
     /// The same table with other columns, the key's among them.
@@ -341,8 +391,10 @@ impl TableSchema {
     /// As [`Self::new`].
     pub fn with_columns(&self, columns: Vec<Column>) -> Result<Self, SchemaError> {
         let key: Vec<_> = self.key_names().map(str::to_owned).collect();
-        let Self { arrow, columns, key, .. } = Self::new(columns, &key, self.meta.clone())?;
-        Ok(Self { arrow, columns, key, ..self.clone() })
+        let is_of_source = |column: &Column| !self.is_companion(self.position(&column.name, 0));
+        let columns = columns.into_iter().filter(is_of_source).collect();
+        let Self { arrow, columns, lenient, key, .. } = Self::new(columns, &key, self.meta.clone())?;
+        Ok(Self { arrow, columns, lenient, key, ..self.clone() })
     }
 
     /// The same table, of a connector that writes this in place of a value that it was not sent.
@@ -381,10 +433,20 @@ impl TableSchema {
         &self.placeholder
     }
 
-    /// The source's columns, in order.
+    /// The source's columns, in order, and after them the companions of those that keep what does not fit as text.
     #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
+    }
+
+    /// The positions of the columns that do not refuse what does not fit, each with that of its companion.
+    pub(crate) fn lenient(&self) -> &[(usize, Option<usize>)] {
+        &self.lenient
+    }
+
+    /// Whether the column at this position is a companion, which no event carries.
+    pub(crate) fn is_companion(&self, position: Option<usize>) -> bool {
+        position.is_some() && self.lenient.iter().any(|(_, companion)| *companion == position)
     }
 
     /// The positions of the key columns in [`Self::columns`].
@@ -419,6 +481,29 @@ impl TableSchema {
             _ => self.columns.iter().position(|c| c.name == name),
         }
     }
+}
+
+/// Adds the companions, and names the columns that do not refuse what they cannot hold.
+#[expect(clippy::type_complexity, reason = "two lists that are made together")]
+fn with_companions(
+    mut columns: Vec<Column>,
+    key: &[usize],
+) -> Result<(Vec<Column>, Vec<(usize, Option<usize>)>), SchemaError> {
+    let mut lenient = Vec::new();
+    for index in 0..columns.len() {
+        let Column { name, data_type, unfit, .. } = &columns[index];
+        if *unfit == Unfit::Refuse {
+            continue;
+        }
+        if key.contains(&index) || matches!(data_type, DataType::Array(_)) {
+            return Err(SchemaError::MustRefuse(name.clone()));
+        }
+        let companion = Column::new(&format!("{name}__raw"), DataType::String);
+        let has_companion = *unfit == Unfit::Raw;
+        lenient.push((index, has_companion.then_some(columns.len())));
+        columns.extend(has_companion.then_some(companion));
+    }
+    Ok((columns, lenient))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ const UNIT_OF_DAY_UNKNOWN: Problem =
     Problem::Value("a number without a unit; declare the column as time@millis, time@micros or time@nanos");
 const NOT_OF_DAY: Problem = Problem::Value("lies outside 00:00 to 24:00");
 const TOO_FINE: Problem = Problem::Value("is finer than a microsecond");
-const OUT_OF_RANGE: Problem = Problem::Value("is infinite, or lies outside the years 1 to 9999");
+const OUT_OF_RANGE: Problem = Problem::Unfit("is infinite, or lies outside the years 1 to 9999");
 
 /// 0001-01-01 and 9999-12-31, in days since 1970-01-01: the range that every Delta reader can show.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;

@@ -22,6 +22,8 @@ pub struct Counts {
     pub dead_lettered: u64,
     /// Rows of the table that changed.
     pub rows_changed: u64,
+    /// Values that did not fit their column and became null, as configured.
+    pub nulled: u64,
 }
 
 impl Counts {
@@ -49,6 +51,7 @@ impl AddAssign for Counts {
         self.no_change += other.no_change;
         self.dead_lettered += other.dead_lettered;
         self.rows_changed += other.rows_changed;
+        self.nulled += other.nulled;
     }
 }
 
@@ -56,13 +59,14 @@ impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "received={} merged={} superseded={} guarded={} no_change={} dead_lettered={} rows_changed={}",
+            "received={} merged={} superseded={} guarded={} no_change={} dead_lettered={} nulled={} rows_changed={}",
             self.received,
             self.merged,
             self.superseded,
             self.guarded,
             self.no_change,
             self.dead_lettered,
+            self.nulled,
             self.rows_changed
         )
     }

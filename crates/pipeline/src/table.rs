@@ -195,6 +195,7 @@ impl<R> Table<R> {
         }
         position.pass(&record, horizon);
         self.open.advance(partition, *position);
+        self.open.counts.nulled += self.decoder.nulled();
         for column in self.decoder.newly_gone() {
             tracing::warn!(
                 table = self.name,

@@ -64,7 +64,7 @@ pub(crate) fn of_table(declared: &TableSchema, stored: &Schema) -> Result<TableS
             (Some(known), _) if known.data_type.arrow() == *field.data_type() => columns.push(known.clone()),
             (Some(known), Some(data_type)) => columns.push(Column { data_type, ..known.clone() }),
             (None, Some(data_type)) if declared.grows() => {
-                columns.push(Column { name: field.name().clone(), data_type, wire: None });
+                columns.push(Column::new(field.name(), data_type));
             }
             _ => problems.push(format!("column `{}` of the table is not in the config", field.name())),
         }

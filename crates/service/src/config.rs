@@ -9,7 +9,7 @@ mod expand;
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use bytesize::ByteSize;
-use change::{Column, MetaColumns, TableSchema};
+use change::{Column, MetaColumns, SchemaError, TableSchema, Unfit};
 use pipeline::{BatchLimits, OnError};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
@@ -258,6 +258,33 @@ enum OnErrorName {
     DeadLetter,
 }
 
+/// A column's type, alone or with the way for what does not fit it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ColumnSection {
+    Type(String),
+    Full(FullColumn),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FullColumn {
+    r#type: String,
+    #[serde(default)]
+    unfit: Option<String>,
+}
+
+impl ColumnSection {
+    fn check(self, name: &str) -> Result<Column, SchemaError> {
+        let (declared, unfit) = match self {
+            Self::Type(declared) => (declared, None),
+            Self::Full(FullColumn { r#type, unfit }) => (r#type, unfit),
+        };
+        let unfit = unfit.map_or(Ok(Unfit::Refuse), |unfit| unfit.parse())?;
+        Ok(Column::declared(name, &declared)?.with_unfit(unfit))
+    }
+}
+
 /// What becomes of a table when the source's columns change.
 #[derive(Deserialize, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
@@ -284,10 +311,12 @@ impl TableSection {
             .columns
             .iter()
             .map(|(column, declared)| {
-                let declared = declared
-                    .as_str()
-                    .ok_or_else(|| format!("table `{name}`, column `{column}`: its type is no string"))?;
-                Column::declared(column, declared).map_err(|e| format!("table `{name}`, column `{column}`: {e}"))
+                let at = |problem: &dyn fmt::Display| format!("table `{name}`, column `{column}`: {problem}");
+                let section: ColumnSection = declared
+                    .clone()
+                    .try_into()
+                    .map_err(|_| at(&"write its type as a string, or { type = \"...\", unfit = \"...\" }"))?;
+                section.check(column).map_err(|e| at(&e))
             })
             .collect::<Result<Vec<_>, _>>()?;
         let default = MetaColumns::default();
@@ -377,6 +406,22 @@ mod tests {
     #[test]
     fn the_example_is_a_good_config() {
         Config::parse(include_str!("../../../highwater.example.toml")).unwrap();
+    }
+
+    #[test]
+    fn a_column_can_say_what_becomes_of_values_that_do_not_fit_it() {
+        let with = |column: &str| Config::parse(&GOOD.replace("\"decimal(12,2)@base64\"", column));
+        let raw = with("{ type = \"decimal(12,2)@base64\", unfit = \"raw\" }").unwrap();
+        let names: Vec<_> = raw.tables[0].schema.columns().iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, ["order_id", "amount", "amount__raw"]);
+        for (bad, problem) in [
+            ("{ type = \"long\", unfit = \"round\" }", "column `amount`: unknown way for what does not fit `round`"),
+            ("{ type = \"long\", unfits = \"null\" }", "column `amount`: write its type as a string"),
+            ("7", "column `amount`: write its type as a string"),
+        ] {
+            let problems = with(bad).unwrap_err().0;
+            assert!(problems[0].contains(problem), "{problems:?}");
+        }
     }
 
     #[test]

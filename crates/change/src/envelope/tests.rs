@@ -1,7 +1,7 @@
 use arrow::{array::AsArray, util::pretty::pretty_format_batches};
 
 use super::*;
-use crate::{ChangeBatch, Column, MetaColumns, Placeholder};
+use crate::{ChangeBatch, Column, MetaColumns, Placeholder, SchemaError, Unfit};
 
 fn schema(columns: &[(&str, &str)], key: &[&str]) -> Arc<TableSchema> {
     let columns = columns.iter().map(|(name, declaration)| Column::declared(name, declaration).unwrap()).collect();
@@ -146,7 +146,7 @@ fn bad_records_are_named_without_their_values_and_leave_no_row() {
         (
             KEY,
             envelope(r#"{"order_id":1,"status":"SECRET","amount":"1.00","extra":"SECRET"}"#),
-            "column `extra`: not configured for this table; add it under [table.columns]",
+            "column `extra`: not configured for this table; add it under [table.columns], or leave it out with exclude_columns",
         ),
         (
             KEY,
@@ -181,7 +181,7 @@ fn bad_records_are_named_without_their_values_and_leave_no_row() {
         (
             KEY,
             envelope(r#"{"order_id":1,"status":"a","amount":"1.005"}"#),
-            "column `amount`: has more digits after the point than the column",
+            r#"column `amount`: has more digits after the point than the column; unfit = "null" or "raw" keeps such rows"#,
         ),
         (
             KEY,
@@ -372,4 +372,45 @@ fn a_table_that_does_not_grow_refuses_a_new_column_and_one_that_is_gone() {
     assert_eq!((changes, end), (Vec::new(), Err((2, Problem::UnknownColumn.at("c")))));
     let without_c = TableSchema::clone(&first).passing_over(["c", "d"].map(str::to_owned));
     assert_eq!(recorded_changes(without_c).2, Err((5, Problem::ColumnMissing.at("b"))));
+}
+
+#[test]
+fn what_a_column_cannot_hold_is_refused_or_null_and_counted_or_kept_as_text() {
+    let columns = |unfit: Unfit| {
+        let declared = [("at", "timestamp_ntz@micros"), ("z", "timestamp"), ("d", "date"), ("n", "decimal(4,2)@text")];
+        let column = |(name, declared): (&str, &str)| Column::declared(name, declared).unwrap().with_unfit(unfit);
+        [vec![Column::declared("id", "long").unwrap()], declared.map(column).to_vec()].concat()
+    };
+    let row = |at: &str, z: &str, d: &str, n: &str| {
+        format!(r#"{{"op":"u","after":{{"id":1,"at":{at},"z":{z},"d":{d},"n":{n}}},"source":{{"lsn":8}}}}"#)
+    };
+    let rows = [
+        row("9223372036825200000", r#""infinity""#, "2147483647", r#""NaN""#),
+        row("0", r#""1970-01-01T00:00:00Z""#, "0", r#""123.45""#),
+        row("0", r#""__debezium_unavailable_value""#, "null", r#""1.50""#),
+    ];
+    let decode = |unfit: Unfit, value: &str| {
+        let schema = Arc::new(TableSchema::new(columns(unfit), &["id"], MetaColumns::default()).unwrap());
+        let (mut decoder, mut batch) = (Decoder::new(Arc::clone(&schema)), BatchBuilder::new(schema));
+        let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        decoder.decode(record, &mut Horizon::default(), &mut batch)?;
+        let rows = batch.finish().unwrap().rows;
+        let shown = (1..rows.num_columns() - 3).filter(|&column| column != 2).collect::<Vec<_>>();
+        let shown = pretty_format_batches(&[rows.project(&shown).unwrap()]).unwrap().to_string();
+        let shown = shown.lines().nth(3).unwrap().split('|').map(str::trim).collect::<Vec<_>>().join("|");
+        Ok::<_, Malformed>((shown, decoder.nulled()))
+    };
+    assert!(matches!(decode(Unfit::Refuse, &rows[0]), Err(Malformed { problem: Problem::Unfit(_), .. })));
+    assert_eq!(decode(Unfit::Null, &rows[0]), Ok(("||||".to_owned(), 4)));
+    let raw = "||||9223372036825200000|infinity|2147483647|NaN|";
+    assert_eq!(decode(Unfit::Raw, &rows[0]), Ok((raw.to_owned(), 0)));
+    let fits = "|1970-01-01T00:00:00|1970-01-01|";
+    assert_eq!(decode(Unfit::Raw, &rows[1]), Ok((format!("{fits}||||123.45|"), 0)));
+    assert!(decode(Unfit::Raw, &rows[2]).is_err(), "a value of another shape is refused all the same");
+    let companion = row("0", "null", "0", "null").replace(r#""n":null"#, r#""n":null,"n__raw":"x""#);
+    assert_eq!(decode(Unfit::Raw, &companion), Err(Problem::UnknownColumn.at("n__raw")));
+    let key = Column::declared("id", "date").unwrap().with_unfit(Unfit::Null);
+    let refused = TableSchema::new(vec![key], &["id"], MetaColumns::default());
+    assert_eq!(refused, Err(SchemaError::MustRefuse("id".to_owned())));
 }
