@@ -78,8 +78,10 @@ pub(crate) fn days(number: i64, wire: Option<Wire>) -> Result<i64, Problem> {
     }
 }
 
-fn infinite(text: &str) -> bool {
+/// The infinities, and years with a sign: those before the year 0 and after 9999.
+fn is_beyond(text: &str) -> bool {
     matches!(text, "infinity" | "-infinity")
+        || text.strip_prefix(['+', '-']).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// jiff reads a leap second as second 59, and hour 24 is not a time that it knows.
@@ -90,7 +92,7 @@ fn is_leap_second(text: &str) -> bool {
 /// An instant from ISO 8601 text with an offset, in microseconds since 1970-01-01T00:00:00Z.
 pub(crate) fn instant(text: &str) -> Result<i64, Problem> {
     let shape = Problem::Type { expected: "an instant in ISO 8601 with its offset", found: "another string" };
-    if infinite(text) {
+    if is_beyond(text) {
         return Err(OUT_OF_RANGE);
     }
     let instant: jiff::Timestamp = text.parse().map_err(|_| shape.clone())?;
@@ -107,7 +109,7 @@ pub(crate) fn instant(text: &str) -> Result<i64, Problem> {
 /// Debezium's isostring mode adds, carries no meaning for such a column.
 pub(crate) fn wall_clock(text: &str) -> Result<i64, Problem> {
     let shape = Problem::Type { expected: "a time in ISO 8601 without an offset", found: "another string" };
-    if infinite(text) {
+    if is_beyond(text) {
         return Err(OUT_OF_RANGE);
     }
     let time: DateTime = text.strip_suffix('Z').unwrap_or(text).parse().map_err(|_| shape.clone())?;
@@ -124,7 +126,7 @@ pub(crate) fn wall_clock(text: &str) -> Result<i64, Problem> {
 /// A date from ISO 8601 text, in days since 1970-01-01.
 pub(crate) fn date(text: &str) -> Result<i64, Problem> {
     let shape = Problem::Type { expected: "a date in ISO 8601", found: "another string" };
-    if infinite(text) {
+    if is_beyond(text) {
         return Err(OUT_OF_RANGE);
     }
     let date = text.strip_suffix('Z').unwrap_or(text);
@@ -200,6 +202,12 @@ mod tests {
         assert_eq!(micros(1, None, None), Err(UNIT_UNKNOWN));
         assert_eq!(micros(1, Some(Wire::Nanos), None), Err(TOO_FINE));
         assert_eq!(days(2_932_897, None), Err(OUT_OF_RANGE));
+        for text in
+            ["infinity", "-infinity", "+294247-01-10T04:00:25.2Z", "-290308-12-21T19:59:27.6Z", "-0043-03-15T12:00:00Z"]
+        {
+            assert_eq!([instant(text), wall_clock(text)], [const { Err(OUT_OF_RANGE) }; 2], "{text}");
+        }
+        assert_eq!(date("-5877611-06-21Z"), Err(OUT_OF_RANGE));
         for text in [
             "infinity",
             "-infinity",
