@@ -13,6 +13,8 @@ mod captures;
 mod changes;
 #[path = "stack/command.rs"]
 mod command;
+#[path = "stack/discovery.rs"]
+mod discovery;
 #[path = "stack/evolution.rs"]
 mod evolution;
 #[path = "stack/groups.rs"]

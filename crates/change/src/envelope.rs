@@ -99,10 +99,10 @@ impl Decoder {
         let Some(value) = record.value else { return Ok(Decoded::NoChange(NoChange::Tombstone)) };
         let mut envelope = self.envelope(text(value, "value")?)?;
         if let Some(payload) = envelope.payload {
-            if let Some(schema) = envelope.schema {
-                if let Some(grown) = self.learn(schema.get())? {
-                    return Ok(Decoded::Grown(Arc::new(grown)));
-                }
+            if let Some(schema) = envelope.schema
+                && let Some(grown) = self.learn(schema.get())?
+            {
+                return Ok(Decoded::Grown(Arc::new(grown)));
             }
             envelope = self.envelope(payload.get())?;
         }

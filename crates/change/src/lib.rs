@@ -33,4 +33,5 @@ pub use op::Op;
 pub use order::{Horizon, Order, Restart};
 pub use placeholder::Placeholder;
 pub use record::RecordRef;
+pub use record_schema::Described;
 pub use schema::{Column, DataType, MetaColumns, SchemaError, TableSchema, Unfit};

@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::{Column, DataType, TableSchema, wire::Wire};
 
@@ -120,12 +121,66 @@ impl<'a> RecordSchema<'a> {
     }
 }
 
+/// What a record says of its table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// The columns, those of types that are not known apart.
+    pub columns: Vec<Column>,
+    /// The names of the key columns.
+    pub key: Vec<String>,
+}
+
+impl Described {
+    /// What the key and the value of a record say; `None` where the value carries no schema, or the key is no object.
+    #[must_use]
+    pub fn by(key: &[u8], value: &[u8]) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Wrapper<'a> {
+            #[serde(borrow)]
+            schema: &'a RawValue,
+        }
+        let value: Wrapper<'_> = serde_json::from_slice(value).ok()?;
+        let columns = RecordSchema::of_row(value.schema.get())?.columns().collect();
+        // without a schema the key is the row's part itself
+        let key = match serde_json::from_slice::<Wrapper<'_>>(key) {
+            Ok(key) => {
+                let schema: RecordSchema<'_> = serde_json::from_str(key.schema.get()).ok()?;
+                schema.fields.iter().filter_map(|field| field.field.as_deref().map(str::to_owned)).collect()
+            }
+            Err(_) => {
+                serde_json::from_slice::<serde_json::Map<_, _>>(key).ok()?.into_iter().map(|(name, _)| name).collect()
+            }
+        };
+        Some(Self { columns, key })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 
     use super::*;
     use crate::envelope::COLUMNS;
+
+    #[test]
+    fn a_record_names_the_columns_and_the_key_of_its_table_where_it_carries_schemas() {
+        let line = include_str!("../../../testdata/debezium/schema_change.ndjson").lines().nth(3).unwrap();
+        let record: HashMap<&str, &RawValue> = serde_json::from_str(line).unwrap();
+        let value = record["value"].get().as_bytes();
+        let wrapped = br#"{"schema":{"type":"struct","fields":[{"type":"int64","field":"id"}]},"payload":{"id":3}}"#;
+        for key in [record["key"].get().as_bytes(), wrapped] {
+            let Described { columns, key } = Described::by(key, value).unwrap();
+            let columns: Vec<_> =
+                columns.iter().map(|column| format!("{} {}", column.name, column.data_type)).collect();
+            assert_eq!(
+                (columns.join(", "), key),
+                ("id long, a int, b string, c string".to_owned(), vec!["id".to_owned()])
+            );
+        }
+        assert_eq!(Described::by(wrapped, br#"{"op":"c","after":{"id":1}}"#), None);
+        assert_eq!(Described::by(b"7", value), None);
+        assert_eq!(Described::by(wrapped, b"\xff"), None);
+    }
 
     #[test]
     fn a_record_s_own_schema_gives_the_types_that_the_type_matrix_declares() {

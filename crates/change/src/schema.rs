@@ -393,8 +393,8 @@ impl TableSchema {
         let key: Vec<_> = self.key_names().map(str::to_owned).collect();
         let is_of_source = |column: &Column| !self.is_companion(self.position(&column.name, 0));
         let columns = columns.into_iter().filter(is_of_source).collect();
-        let Self { arrow, columns, lenient, key, .. } = Self::new(columns, &key, self.meta.clone())?;
-        Ok(Self { arrow, columns, lenient, key, ..self.clone() })
+        let Self { columns, lenient, key, arrow, .. } = Self::new(columns, &key, self.meta.clone())?;
+        Ok(Self { columns, lenient, key, arrow, ..self.clone() })
     }
 
     /// The same table, of a connector that writes this in place of a value that it was not sent.

@@ -21,3 +21,17 @@ pub struct Summary {
     /// By table: its name, the account of its records, and why it halted, if it did.
     pub tables: Vec<(String, Counts, Option<Fault>)>,
 }
+
+impl Summary {
+    /// This run and the one that followed it, in one account.
+    #[must_use]
+    pub fn followed_by(self, mut next: Self) -> Self {
+        for (name, counts, fault) in self.tables {
+            match next.tables.iter_mut().find(|(known, ..)| *known == name) {
+                Some((_, known, _)) => *known += counts,
+                None => next.tables.push((name, counts, fault)),
+            }
+        }
+        next
+    }
+}

@@ -133,9 +133,10 @@ async fn rewrite(
     let mut columns = Vec::new();
     for field in grown.arrow().fields() {
         let column = datafusion::common::Column::from_name(field.name());
-        let value = match stored.schema().has_column(&column) {
-            true => cast_to(Expr::Column(column), field.data_type().clone()),
-            false => lit(ScalarValue::try_from(field.data_type())?),
+        let value = if stored.schema().has_column(&column) {
+            cast_to(Expr::Column(column), field.data_type().clone())
+        } else {
+            lit(ScalarValue::try_from(field.data_type())?)
         };
         columns.push(value.alias(field.name()));
     }

@@ -56,7 +56,7 @@ pub(crate) fn settings(config: &Config, start_at: StartAt, until_caught_up: bool
 }
 
 /// Differs between the members of a group, on one machine and on several.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (u64::from(now.subsec_nanos()) << 32) ^ now.as_secs() ^ (u64::from(std::process::id()) << 16)
 }

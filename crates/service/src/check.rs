@@ -1,6 +1,6 @@
 //! `check`: every problem at once, each with what to do.
 
-use std::process::ExitCode;
+use std::{collections::BTreeSet, process::ExitCode};
 
 use anyhow::Result;
 use replica_delta::DeltaReplica;
@@ -10,13 +10,23 @@ use crate::{
     assemble,
     cli::CheckArgs,
     config::{Config, Problems},
+    discover,
 };
 
 #[expect(clippy::print_stdout, reason = "the command's result")]
 pub(crate) async fn check(args: CheckArgs) -> Result<ExitCode> {
     let mut problems = Vec::new();
     match Config::read(&args.config.config) {
-        Ok(config) => {
+        Ok(mut config) => {
+            if config.kafka.is_some() && !config.patterns.is_empty() {
+                match discover::find(&config, BTreeSet::new()).await {
+                    Ok(found) => {
+                        problems.extend(found.refused.iter().map(|(topic, why)| format!("topic {topic}: {why}")));
+                        config.tables.extend(found.tables);
+                    }
+                    Err(error) => problems.push(format!("{error:#}")),
+                }
+            }
             println!("config: {} table(s), batches of {} rows", config.tables.len(), config.batch.records);
             match &config.kafka {
                 Some(kafka) => topics(kafka, &config, &mut problems),

@@ -5,25 +5,35 @@
 //! a log.
 
 mod expand;
+mod pattern;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use bytesize::ByteSize;
-use change::{Column, MetaColumns, SchemaError, TableSchema, Unfit};
+use change::{Column, MetaColumns, Placeholder, SchemaError, TableSchema, Unfit};
 use pipeline::{BatchLimits, OnError};
+use regex::Regex;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
 
+pub(crate) use self::pattern::Pattern;
+use self::pattern::Topics;
+
 /// A config that can be run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) kafka: Option<KafkaSettings>,
     pub(crate) store: BTreeMap<String, String>,
     pub(crate) batch: BatchLimits,
     pub(crate) dead_letters: Option<String>,
     pub(crate) retry_max: Duration,
+    /// How often a running member looks for topics that a section matches.
+    pub(crate) new_topics_every: Duration,
     pub(crate) memory: usize,
+    /// The tables that are named in full, and those that were [discovered](crate::discover).
     pub(crate) tables: Vec<TableConfig>,
+    /// The sections that leave topic, key or columns open.
+    pub(crate) patterns: Vec<Pattern>,
 }
 
 /// A table of the config.
@@ -67,7 +77,7 @@ impl Config {
         let dead_letters: Option<DeadLettersSection> = section(&mut document, "dead_letters", &mut problems);
         let retry: RetrySection = section(&mut document, "retry", &mut problems).unwrap_or_default();
         let memory: MemorySection = section(&mut document, "memory", &mut problems).unwrap_or_default();
-        let tables = tables(&mut document, &mut problems);
+        let (tables, patterns) = tables(&mut document, &mut problems);
         for unknown in document.keys() {
             problems.push(format!(
                 "{unknown}: unknown; expected kafka, store, batch, dead_letters, retry, memory or table"
@@ -75,16 +85,17 @@ impl Config {
         }
         let batch = batch.limits(&mut problems);
         if dead_letters.is_none() {
-            for table in tables.iter().filter(|table| table.on_error == OnError::DeadLetter) {
-                problems.push(format!(
-                    "table `{}`: on_error = \"dead-letter\" needs [dead_letters] path = \"...\"",
-                    table.name
-                ));
+            let tables = tables.iter().map(|table| (&table.name, table.on_error));
+            let all = tables.chain(patterns.iter().map(|pattern| (&pattern.name, pattern.on_error)));
+            for (name, _) in all.filter(|(_, on_error)| *on_error == OnError::DeadLetter) {
+                problems
+                    .push(format!("table `{name}`: on_error = \"dead-letter\" needs [dead_letters] path = \"...\""));
             }
         }
         if !problems.is_empty() {
             return Err(Problems(problems));
         }
+        let new_topics_every = kafka.as_ref().map_or_else(new_topics_every, |kafka| kafka.new_topics_every);
         Ok(Self {
             kafka: kafka.map(|kafka| KafkaSettings {
                 bootstrap_servers: kafka.bootstrap_servers,
@@ -96,8 +107,10 @@ impl Config {
             batch,
             dead_letters: dead_letters.map(|section| section.path),
             retry_max: retry.max,
+            new_topics_every,
             memory: usize::try_from(memory.limit.as_u64()).unwrap_or(usize::MAX),
             tables,
+            patterns,
         })
     }
 
@@ -125,23 +138,35 @@ fn section<T: DeserializeOwned>(document: &mut toml::Table, name: &str, problems
     }
 }
 
-fn tables(document: &mut toml::Table, problems: &mut Vec<String>) -> Vec<TableConfig> {
+/// The tables that are named in full, and the sections that leave something open.
+fn tables(document: &mut toml::Table, problems: &mut Vec<String>) -> (Vec<TableConfig>, Vec<Pattern>) {
     let sections = match document.remove("table") {
         Some(toml::Value::Array(sections)) if !sections.is_empty() => sections,
         Some(toml::Value::Table(_)) => {
             problems.push("[table]: write [[table]], there can be several".to_owned());
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
         _ => {
             problems.push("no table: add a [[table]] section".to_owned());
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
     };
-    let mut tables: Vec<TableConfig> = Vec::new();
+    let (mut tables, mut patterns): (Vec<TableConfig>, Vec<Pattern>) = (Vec::new(), Vec::new());
     for (index, section) in sections.into_iter().enumerate() {
         let path = format!("[[table]] {}", index + 1);
         let table = section.try_into::<TableSection>().map_err(|e| e.message().trim_end().to_owned());
-        match table.and_then(TableSection::check) {
+        let pattern = match table.and_then(TableSection::check) {
+            Ok(pattern) => pattern,
+            Err(problem) => {
+                problems.push(format!("{path}: {problem}"));
+                continue;
+            }
+        };
+        let Some(topic) = pattern.topic().filter(|_| !pattern.needs_a_record()) else {
+            patterns.push(pattern);
+            continue;
+        };
+        match pattern.table(topic, None) {
             Ok(table) => {
                 for other in &tables {
                     for (what, same) in [
@@ -159,7 +184,7 @@ fn tables(document: &mut toml::Table, problems: &mut Vec<String>) -> Vec<TableCo
             Err(problem) => problems.push(format!("{path}: {problem}")),
         }
     }
-    tables
+    (tables, patterns)
 }
 
 #[derive(Deserialize)]
@@ -168,8 +193,14 @@ struct KafkaSection {
     bootstrap_servers: String,
     #[serde(default = "default_group")]
     group: String,
+    #[serde(default = "new_topics_every", deserialize_with = "some_duration")]
+    new_topics_every: Duration,
     #[serde(default)]
     options: BTreeMap<String, String>,
+}
+
+fn new_topics_every() -> Duration {
+    Duration::from_secs(30)
 }
 
 fn default_group() -> String {
@@ -235,12 +266,13 @@ impl Default for RetrySection {
 #[serde(deny_unknown_fields)]
 struct TableSection {
     name: String,
-    topic: String,
+    topic: Option<String>,
+    topics: Option<String>,
     location: String,
-    key: Vec<String>,
+    key: Option<Vec<String>>,
     #[serde(default)]
     on_error: OnErrorName,
-    columns: toml::Table,
+    columns: Option<toml::Table>,
     #[serde(default)]
     exclude_columns: Vec<String>,
     #[serde(default)]
@@ -305,43 +337,58 @@ struct MetaSection {
 }
 
 impl TableSection {
-    fn check(self) -> Result<TableConfig, String> {
+    fn check(self) -> Result<Pattern, String> {
         let name = self.name;
-        let columns = self
-            .columns
-            .iter()
-            .map(|(column, declared)| {
+        let at = |problem: &dyn fmt::Display| format!("table `{name}`: {problem}");
+        let topics = match (self.topic, self.topics) {
+            (Some(topic), None) => Topics::One(topic),
+            (None, Some(expression)) => {
+                let whole = Regex::new(&format!("^(?:{expression})$"));
+                Topics::Matching(whole.map_err(|e| at(&format_args!("topics: {e}")))?)
+            }
+            _ => return Err(at(&"write topic = \"...\" for one, or topics = \"...\" with a regular expression")),
+        };
+        let is_template = |text: &str| matches!(topics, Topics::One(_)) || text.contains('$');
+        if !is_template(&name) || !is_template(&self.location) {
+            return Err(at(&"tables of several topics need a $1 of the expression in name and location"));
+        }
+        let declared = |columns: toml::Table| {
+            let each = columns.into_iter().map(|(column, declared)| {
                 let at = |problem: &dyn fmt::Display| format!("table `{name}`, column `{column}`: {problem}");
                 let section: ColumnSection = declared
-                    .clone()
                     .try_into()
                     .map_err(|_| at(&"write its type as a string, or { type = \"...\", unfit = \"...\" }"))?;
-                section.check(column).map_err(|e| at(&e))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+                section.check(&column).map_err(|e| at(&e))
+            });
+            each.collect::<Result<Vec<_>, String>>()
+        };
+        let columns = self.columns.map(declared).transpose()?;
+        let is_declared = |name: &&String| columns.iter().flatten().any(|column| column.name == **name);
+        if let Some(column) = self.exclude_columns.iter().find(is_declared) {
+            return Err(at(&format_args!("column `{column}` stands under columns and under exclude_columns")));
+        }
         let default = MetaColumns::default();
         let meta = MetaColumns {
             source_lsn: self.meta_columns.source_lsn.unwrap_or(default.source_lsn),
             source_anchor: self.meta_columns.source_anchor.unwrap_or(default.source_anchor),
             is_deleted: self.meta_columns.is_deleted.unwrap_or(default.is_deleted),
         };
-        let mut schema = TableSchema::new(columns, &self.key, meta).map_err(|e| format!("table `{name}`: {e}"))?;
-        if let Some(column) = self.exclude_columns.iter().find(|column| self.columns.contains_key(column.as_str())) {
-            return Err(format!("table `{name}`: column `{column}` stands under columns and under exclude_columns"));
-        }
-        schema = schema.passing_over(self.exclude_columns);
-        if self.schema_changes == SchemaChanges::Evolve {
-            schema = schema.growing();
-        }
-        if let Some(placeholder) = self.unavailable_value_placeholder {
-            let placeholder = placeholder.parse().map_err(|e| format!("table `{name}`: {e}"))?;
-            schema = schema.with_placeholder(placeholder);
-        }
-        let on_error = match self.on_error {
-            OnErrorName::Halt => OnError::Halt,
-            OnErrorName::DeadLetter => OnError::DeadLetter,
-        };
-        Ok(TableConfig { name, topic: self.topic, location: self.location, on_error, schema: Arc::new(schema) })
+        let placeholder = self.unavailable_value_placeholder.map(|text| text.parse());
+        Ok(Pattern {
+            placeholder: placeholder.transpose().map_err(|e: SchemaError| at(&e))?.unwrap_or_else(Placeholder::default),
+            topics,
+            location: self.location,
+            on_error: match self.on_error {
+                OnErrorName::Halt => OnError::Halt,
+                OnErrorName::DeadLetter => OnError::DeadLetter,
+            },
+            key: self.key,
+            columns,
+            excluded: self.exclude_columns.into_iter().collect(),
+            grows: self.schema_changes == SchemaChanges::Evolve,
+            meta,
+            name,
+        })
     }
 }
 
@@ -362,6 +409,8 @@ fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::
 
 #[cfg(test)]
 mod tests {
+    use change::Described;
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -406,6 +455,34 @@ mod tests {
     #[test]
     fn the_example_is_a_good_config() {
         Config::parse(include_str!("../../../highwater.example.toml")).unwrap();
+    }
+
+    #[test]
+    fn a_section_can_stand_for_every_topic_that_matches() {
+        let text = GOOD.replace("topic = \"shop.public.orders\"", "topics = 'shop\\.(\\w+)\\.(\\w+)'");
+        let problem = &Config::parse(&text).unwrap_err().0[0];
+        assert!(problem.contains("need a $1 of the expression in name and location"), "{problem}");
+        let text = text.replace("\"orders\"", "\"$2\"").replace("lake/orders", "lake/$1/$2");
+        let config = Config::parse(&text).unwrap();
+        let [pattern] = &config.patterns[..] else { panic!("{config:?}") };
+        assert!(config.tables.is_empty() && pattern.topic().is_none() && !pattern.needs_a_record());
+        assert!(pattern.is_for("shop.public.items") && !pattern.is_for("old.shop.public.items"));
+        let table = pattern.table("shop.public.items", None).unwrap();
+        assert_eq!((table.name.as_str(), table.location.as_str()), ("items", "lake/public/items"));
+
+        let open = text.replace("key = [\"order_id\"]\n", "").replace("order_id = \"long\", ", "");
+        let pattern = &Config::parse(&open).unwrap().patterns[0];
+        assert!(pattern.needs_a_record());
+        let column = |name: &str, declared: &str| Column::declared(name, declared).unwrap();
+        let columns = vec![column("id", "long"), column("amount", "string"), column("more", "date")];
+        let described = Described { columns, key: vec!["id".to_owned()] };
+        let schema = pattern.table("shop.public.items", Some(described)).unwrap().schema;
+        let columns: Vec<_> = schema.columns().iter().map(|c| format!("{} {}", c.name, c.data_type)).collect();
+        // what is declared stands, the record says the rest
+        assert_eq!(
+            (columns.join(", "), schema.key()),
+            ("amount decimal(12,2), id long, more date".to_owned(), &[1][..])
+        );
     }
 
     #[test]

@@ -24,7 +24,10 @@ use crate::{
 };
 
 pub(crate) async fn explain(args: ExplainArgs) -> Result<ExitCode> {
-    let config = args.table.config.as_deref().map(Config::read).transpose()?;
+    let config = match args.table.config.as_deref().map(Config::read).transpose()? {
+        Some(config) => Some(config.discovered().await?),
+        None => None,
+    };
     let files: Vec<_> = args.file.iter().cloned().collect();
     let tables = shape::tables(&args.table, config.as_ref(), &files)?;
     let lake = config.as_ref().map_or_else(Lake::default, assemble::lake);

@@ -7,6 +7,7 @@ mod cli;
 mod config;
 mod dead_letters;
 mod demo;
+mod discover;
 mod explain;
 mod logging;
 mod print;

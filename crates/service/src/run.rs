@@ -3,7 +3,7 @@
 use std::{pin::pin, process::ExitCode};
 
 use anyhow::{Context, Result};
-use pipeline::{Counts, Ending, Pipeline, StartAt, Summary, Table};
+use pipeline::{Backoff, Counts, Ending, Pipeline, StartAt, Summary, Table};
 use replica_delta::{DeltaReplica, Lake};
 use source_kafka::{KafkaSettings, KafkaSource};
 
@@ -11,6 +11,7 @@ use crate::{
     assemble,
     cli::{AcceptArgs, ReplayArgs, RunArgs},
     config::{Config, TableConfig},
+    discover,
     progress::Progress,
     sql, stop,
 };
@@ -18,17 +19,54 @@ use crate::{
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode> {
     let config = Config::read(&args.config.config)?;
     let kafka = kafka(&config)?.clone();
-    let tables: Vec<_> = config.tables.iter().collect();
-    tracing::info!(group = kafka.group, tables = tables.len(), "starting");
-    args.accept.check(&config)?;
-    let summary = stream(&config, &kafka, &tables, StartAt::Resume, args.until_caught_up, &args.accept).await?;
-    tracing::info!("ended: {}", reason(summary.ending));
-    Ok(report(&summary))
+    let mut accept = args.accept;
+    let mut total: Option<Summary> = None;
+    let mut stop = pin!(stop::requested());
+    let mut is_first = true;
+    let ending = loop {
+        let whole = tokio::select! {
+            biased;
+            () = &mut stop => break Ending::Stopped,
+            whole = config.clone().discovered() => whole?,
+        };
+        if is_first {
+            accept.check(&whole)?;
+        }
+        let tables: Vec<_> = whole.tables.iter().collect();
+        tracing::info!(group = kafka.group, tables = tables.len(), "starting");
+        let topics = tables.iter().map(|table| table.topic.clone()).collect();
+        let mut has_new_topics = false;
+        let interrupted = async {
+            tokio::select! {
+                biased;
+                () = &mut stop => {}
+                () = discover::appeared(&config, topics), if !args.until_caught_up => has_new_topics = true,
+            }
+        };
+        if tables.is_empty() {
+            anyhow::ensure!(!args.until_caught_up, "no topic that the config names has a record yet");
+            interrupted.await;
+        } else {
+            let summary =
+                stream(&whole, &kafka, &tables, StartAt::Resume, args.until_caught_up, &accept, interrupted).await?;
+            total = Some(match total {
+                Some(before) => before.followed_by(summary),
+                None => summary,
+            });
+        }
+        // what was accepted was accepted for what stood in the log, not for what may come
+        (accept, is_first) = (AcceptArgs::default(), false);
+        if !has_new_topics {
+            break total.as_ref().map_or(Ending::Stopped, |summary| summary.ending);
+        }
+    };
+    tracing::info!("ended: {}", reason(ending));
+    Ok(total.as_ref().map_or(ExitCode::SUCCESS, report))
 }
 
 /// Reads whole topics under a group of its own and commits no offsets.
 pub(crate) async fn replay(args: ReplayArgs) -> Result<ExitCode> {
-    let config = Config::read(&args.config.config)?;
+    let config = Config::read(&args.config.config)?.discovered().await?;
     let tables: Vec<_> = match &args.table {
         Some(name) => vec![config.table(Some(name))?],
         None => config.tables.iter().collect(),
@@ -39,7 +77,8 @@ pub(crate) async fn replay(args: ReplayArgs) -> Result<ExitCode> {
     let lake = assemble::lake(&config);
     let before = versions(&lake, &tables).await?;
     let nothing = AcceptArgs::default();
-    let summary = stream(&config, &kafka, &tables, StartAt::Earliest, true, &nothing).await?;
+    let stop = stop::requested();
+    let summary = stream(&config, &kafka, &tables, StartAt::Earliest, true, &nothing, stop).await?;
     let after = versions(&lake, &tables).await?;
     for (((name, counts, _), before), after) in summary.tables.iter().zip(before).zip(after) {
         print_replay(name, counts, before, after);
@@ -71,16 +110,15 @@ async fn stream(
     start_at: StartAt,
     until_caught_up: bool,
     accept: &AcceptArgs,
+    stop: impl Future<Output = ()>,
 ) -> Result<Summary> {
-    let mut stop = pin!(stop::requested());
-    let assembled = tokio::select! {
+    let mut stop = pin!(stop);
+    let (source, assembled) = tokio::select! {
         biased;
-        // the store may be away, which is waited for
+        // the store and the brokers may be away, which is waited for
         () = &mut stop => return Ok(Summary { ending: Ending::Stopped, tables: Vec::new() }),
         assembled = assemble(config, kafka, tables, accept) => assembled?,
     };
-    let topics: Vec<_> = tables.iter().map(|table| table.topic.as_str()).collect();
-    let source = KafkaSource::subscribe(kafka, &topics)?;
     let settings = assemble::settings(config, start_at, until_caught_up);
     let pipeline = Pipeline::new(source, assembled, assemble::dead_letters(config)?, settings, Progress::new());
     Ok(pipeline.run(stop).await?)
@@ -91,7 +129,7 @@ async fn assemble(
     kafka: &KafkaSettings,
     tables: &[&TableConfig],
     accept: &AcceptArgs,
-) -> Result<Vec<Table<DeltaReplica>>> {
+) -> Result<(KafkaSource, Vec<Table<DeltaReplica>>)> {
     let lake = assemble::lake(config);
     accept.begin_epochs(&lake, config, &kafka.group).await?;
     let mut assembled = Vec::new();
@@ -99,7 +137,21 @@ async fn assemble(
         let assembled_table = assemble::table(&lake, config, table, &kafka.group).await?;
         assembled.push(assembled_table.accepting(accept.of(&table.name)));
     }
-    Ok(assembled)
+    Ok((subscribe(config, kafka, tables).await?, assembled))
+}
+
+async fn subscribe(config: &Config, kafka: &KafkaSettings, tables: &[&TableConfig]) -> Result<KafkaSource> {
+    let mut backoff = Backoff::new(config.retry_max, assemble::seed());
+    loop {
+        let topics: Vec<_> = tables.iter().map(|table| table.topic.clone()).collect();
+        let kafka = kafka.clone();
+        // librdkafka waits for the brokers on this thread
+        let subscribe = tokio::task::spawn_blocking(move || KafkaSource::subscribe(&kafka, &topics));
+        match subscribe.await? {
+            Ok(source) => return Ok(source),
+            Err(fault) => backoff.wait("all", fault).await?,
+        }
+    }
 }
 
 fn reason(ending: Ending) -> &'static str {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) async fn sql(args: SqlArgs) -> Result<ExitCode> {
-    let config = Config::read(&args.config.config)?;
+    let config = Config::read(&args.config.config)?.discovered().await?;
     let lake = assemble::lake(&config);
     let context = SessionContext::new();
     for table in &config.tables {

@@ -14,7 +14,9 @@ mod peek;
 mod probe;
 mod settings;
 mod source;
+mod topics;
 
 pub use probe::probe;
 pub use settings::KafkaSettings;
 pub use source::KafkaSource;
+pub use topics::{first_record, topics};

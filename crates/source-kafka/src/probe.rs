@@ -2,7 +2,7 @@
 
 use std::{sync::PoisonError, time::Duration};
 
-use pipeline::Fault;
+use pipeline::{Fault, Remedy};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 
 use crate::{KafkaSettings, callbacks::Callbacks};
@@ -17,6 +17,9 @@ pub(crate) fn client(settings: &KafkaSettings) -> Result<BaseConsumer<Callbacks>
 }
 
 /// How many partitions a topic has.
+///
+/// # Errors
+/// A retry where no broker answers, a halt where there is no such topic.
 pub(crate) fn partitions(
     client: &BaseConsumer<Callbacks>,
     settings: &KafkaSettings,
@@ -26,7 +29,7 @@ pub(crate) fn partitions(
         let servers = &settings.bootstrap_servers;
         let last = client.context().last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let cause = if last.is_empty() { error.to_string() } else { last };
-        Fault::halt(format!(
+        Fault::retry(format!(
             "no Kafka broker answers at {servers}: {cause}; correct [kafka] bootstrap_servers, or the security settings \
              in [kafka.options]"
         ))
@@ -48,7 +51,7 @@ pub fn probe(settings: &KafkaSettings, topics: &[&str]) -> Result<Vec<Result<usi
     let mut found = Vec::new();
     for topic in topics {
         let partitions = partitions(&client, settings, topic);
-        let is_unreachable = partitions.as_ref().is_err_and(|fault| fault.message.starts_with("no Kafka broker"));
+        let is_unreachable = partitions.as_ref().is_err_and(|fault| fault.remedy == Remedy::Retry);
         found.push(partitions);
         if is_unreachable {
             break;

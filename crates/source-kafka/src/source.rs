@@ -33,11 +33,12 @@ impl KafkaSource {
     /// Joins the group and subscribes to `topics`.
     ///
     /// # Errors
-    /// A halt where a setting is wrong, no broker answers, or a topic does not exist.
-    pub fn subscribe(settings: &KafkaSettings, topics: &[&str]) -> Result<Self, Fault> {
+    /// A retry where no broker answers, a halt where a setting is wrong or a topic does not exist.
+    pub fn subscribe(settings: &KafkaSettings, topics: &[impl AsRef<str>]) -> Result<Self, Fault> {
+        let topics: Vec<_> = topics.iter().map(AsRef::as_ref).collect();
         let (commands, received) = mpsc::channel();
         let (send, polled) = async_mpsc::channel(BLOCKS_WAITING);
-        let consumer = Consumer::subscribe(settings, topics, received, send)?;
+        let consumer = Consumer::subscribe(settings, &topics, received, send)?;
         let thread = thread::Builder::new().name("kafka-consumer".to_owned()).spawn(move || consumer.run());
         Ok(Self { settings: settings.clone(), commands, polled, thread: thread.map_err(Fault::halt)? })
     }

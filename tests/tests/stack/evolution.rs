@@ -14,10 +14,10 @@ use crate::verdict::figures;
 const SCHEMAS: [(&str, &str); 2] =
     [("key.converter.schemas.enable", "true"), ("value.converter.schemas.enable", "true")];
 
-/// Changes rows, of the columns that no test changes, until `stop`; gives how many transactions.
-fn load(shop: &Shop, stop: &AtomicBool) -> Result<u32> {
+/// Changes rows, of the columns that no test changes, until it is `done`; gives how many transactions.
+fn load(shop: &Shop, done: &AtomicBool) -> Result<u32> {
     let mut transactions = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !done.load(Ordering::Relaxed) {
         let (from, turn) = (1_000 + transactions * 20, transactions % 50);
         shop.database.execute(&format!(
             "insert into orders (order_id, status, amount) select n, 'new', n % 100 from generate_series({from}, {}) n;
@@ -53,6 +53,46 @@ fn compare_as(shop: &Shop, highwater: &Highwater, of_source: &[&str], of_replica
     Ok(source.len())
 }
 
+/// Alters the table while members come, go and are killed, until all of it is in the replica; gives the number of kills.
+fn altered(shop: &Shop, first: &Highwater, second: &Highwater, done: &AtomicBool) -> Result<u32> {
+    let alter = |what: &str| shop.database.execute(&format!("alter table orders {what}"));
+    let goes_on = || {
+        let enough = first.version().unwrap_or(0) + 4;
+        wait(Duration::from_mins(1), "the table did not go on", || Ok(first.version() >= Some(enough)))
+    };
+    let mut one = first.run()?;
+    let mut two = second.run()?;
+    goes_on()?;
+    alter("add column note text")?;
+    alter("add column small integer")?;
+    shop.database.execute("update orders set note = 'n' || order_id, small = order_id where order_id % 3 = 0")?;
+    goes_on()?;
+    one.kill()?;
+    shop.database.execute("begin; update orders set note = 'in a transaction' where order_id % 5 = 0;
+        alter table orders add column late timestamp; update orders set late = '2024-02-29 12:34:56.789' where order_id % 5 = 0; commit")?;
+    one = first.run()?;
+    alter("alter column small type bigint")?;
+    alter("drop column customer_id")?;
+    shop.database.execute("update orders set small = 5000000000 + order_id where order_id % 7 = 0")?;
+    goes_on()?;
+    one.kill()?;
+    two.kill()?;
+    alter("rename column note to remark")?;
+    alter("add column price numeric(10,4) not null default 1.5")?;
+    alter("alter column amount type numeric(20,2)")?;
+    one = first.run()?;
+    two = second.run()?;
+    goes_on()?;
+    done.store(true, Ordering::Relaxed);
+    // rows that nothing has touched since the last change have nothing that says so
+    shop.database.execute("update orders set amount = amount + 1")?;
+    shop.delivered()?;
+    first.wait_caught_up(shop, &mut one)?;
+    first.stop(one)?;
+    second.stop(two)?;
+    Ok(3)
+}
+
 #[test]
 fn columns_that_come_go_and_widen_under_load_with_kills_arrive() -> Result<()> {
     let stack = shared()?;
@@ -61,50 +101,12 @@ fn columns_that_come_go_and_widen_under_load_with_kills_arrive() -> Result<()> {
     let second = first.another("second")?;
     shop.generate(500, 0, 0, 1)?;
     shop.connect_with(&SCHEMAS)?;
-    let alter = |what: &str| shop.database.execute(&format!("alter table orders {what}"));
-    let goes_on = |highwater: &Highwater| {
-        let enough = highwater.version().unwrap_or(0) + 4;
-        wait(Duration::from_mins(1), "the table did not go on", || Ok(highwater.version() >= Some(enough)))
-    };
-    let stop = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     let (transactions, kills) = thread::scope(|scope| -> Result<(u32, u32)> {
-        let load = scope.spawn(|| load(&shop, &stop));
-        let changed = (|| {
-            let mut one = first.run()?;
-            let mut two = second.run()?;
-            goes_on(&first)?;
-            alter("add column note text")?;
-            alter("add column small integer")?;
-            shop.database
-                .execute("update orders set note = 'n' || order_id, small = order_id where order_id % 3 = 0")?;
-            goes_on(&first)?;
-            one.kill()?;
-            shop.database.execute("begin; update orders set note = 'in a transaction' where order_id % 5 = 0;
-                alter table orders add column late timestamp; update orders set late = '2024-02-29 12:34:56.789' where order_id % 5 = 0; commit")?;
-            one = first.run()?;
-            alter("alter column small type bigint")?;
-            alter("drop column customer_id")?;
-            shop.database.execute("update orders set small = 5000000000 + order_id where order_id % 7 = 0")?;
-            goes_on(&first)?;
-            one.kill()?;
-            two.kill()?;
-            alter("rename column note to remark")?;
-            alter("add column price numeric(10,4) not null default 1.5")?;
-            alter("alter column amount type numeric(20,2)")?;
-            one = first.run()?;
-            two = second.run()?;
-            goes_on(&first)?;
-            stop.store(true, Ordering::Relaxed);
-            // rows that nothing has touched since the last change have nothing that says so
-            shop.database.execute("update orders set amount = amount + 1")?;
-            shop.delivered()?;
-            first.wait_caught_up(&shop, &mut one)?;
-            first.stop(one)?;
-            second.stop(two)?;
-            Ok(3)
-        })();
-        stop.store(true, Ordering::Relaxed);
-        Ok((load.join().map_err(|_| anyhow!("the load panicked"))??, changed?))
+        let load = scope.spawn(|| load(&shop, &done));
+        let kills = altered(&shop, &first, &second, &done);
+        done.store(true, Ordering::Relaxed);
+        Ok((load.join().map_err(|_| anyhow!("the load panicked"))??, kills?))
     })?;
     first.no_dead_letters()?;
     let columns = ["status", "amount", "remark", "small", "to_char(late, '%Y-%m-%d %H:%M:%S%.3f')", "price"];

@@ -304,9 +304,17 @@ fn unchanged_toasted_values_are_marked_and_never_stored() {
     assert_eq!(decode(KEY, Some(&insert)).0, Err(Problem::LeftOut.at("status")));
 }
 
-/// Decodes the recorded life of a table whose columns change all the time, and hands back its batches, the words for each
-/// change and where it ended.
-fn recorded_changes(first: TableSchema) -> (Vec<ChangeBatch>, Vec<String>, Result<(), (i64, Malformed)>) {
+/// What became of a recorded table.
+struct Life {
+    batches: Vec<ChangeBatch>,
+    /// What changed, in words.
+    changes: Vec<String>,
+    /// The offset of the record that was refused, and why.
+    end: Result<(), (i64, Malformed)>,
+}
+
+/// Decodes the recorded life of a table whose columns change all the time.
+fn recorded_changes(first: TableSchema) -> Life {
     #[derive(Deserialize)]
     struct Line<'a> {
         offset: i64,
@@ -323,28 +331,28 @@ fn recorded_changes(first: TableSchema) -> (Vec<ChangeBatch>, Vec<String>, Resul
         let Line { offset, key, value } = serde_json::from_str(line).unwrap();
         let (key, value) = (Some(key.get().as_bytes()), Some(value.get().as_bytes()).filter(|&value| value != b"null"));
         let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
-        let mut decoded = decoder.decode(record, &mut horizon, &mut builder);
-        if let Ok(Decoded::Grown(grown)) = decoded {
+        let mut outcome = decoder.decode(record, &mut horizon, &mut builder);
+        if let Ok(Decoded::Grown(grown)) = outcome {
             changes.push(format!("{offset}: {}", grown.since(&schema)));
             schema = grown;
             decoder = Decoder::new(Arc::clone(&schema));
             batches.push(std::mem::replace(&mut builder, BatchBuilder::new(Arc::clone(&schema))).finish().unwrap());
-            decoded = decoder.decode(record, &mut horizon, &mut builder);
+            outcome = decoder.decode(record, &mut horizon, &mut builder);
         }
         changes.extend(decoder.newly_gone().into_iter().map(|gone| format!("{offset}: no `{gone}`")));
-        if let Err(malformed) = decoded {
+        if let Err(malformed) = outcome {
             end = Err((offset, malformed));
             break;
         }
     }
     batches.push(builder.finish().unwrap());
-    (batches, changes, end)
+    Life { batches, changes, end }
 }
 
 #[test]
 fn a_growing_table_follows_the_source_until_a_type_becomes_another_one() {
     let first = TableSchema::clone(&schema(&[("id", "long"), ("a", "int"), ("b", "string")], &["id"])).growing();
-    let (batches, changes, end) = recorded_changes(first);
+    let Life { batches, changes, end } = recorded_changes(first);
     let expected = ["2: `c` string", "4: `d` int", "5: no `b`", "7: `a` int -> long", "7: no `b`", "8: `c2` string"];
     assert_eq!(changes[..6], expected);
     assert_eq!(changes[6..], ["8: no `b`", "8: no `c`"]);
@@ -368,10 +376,10 @@ fn a_growing_table_follows_the_source_until_a_type_becomes_another_one() {
 #[test]
 fn a_table_that_does_not_grow_refuses_a_new_column_and_one_that_is_gone() {
     let first = schema(&[("id", "long"), ("a", "int"), ("b", "string")], &["id"]);
-    let (_, changes, end) = recorded_changes(TableSchema::clone(&first));
+    let Life { changes, end, .. } = recorded_changes(TableSchema::clone(&first));
     assert_eq!((changes, end), (Vec::new(), Err((2, Problem::UnknownColumn.at("c")))));
     let without_c = TableSchema::clone(&first).passing_over(["c", "d"].map(str::to_owned));
-    assert_eq!(recorded_changes(without_c).2, Err((5, Problem::ColumnMissing.at("b"))));
+    assert_eq!(recorded_changes(without_c).end, Err((5, Problem::ColumnMissing.at("b"))));
 }
 
 #[test]

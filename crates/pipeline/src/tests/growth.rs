@@ -4,12 +4,10 @@ use super::*;
 
 /// A record that says of its own columns that `note` is there, and `more` where it is.
 fn described(offset: i64, more: Option<&str>) -> String {
-    let mut fields = r#"{"type":"int64","field":"id"},{"type":"string","field":"note"}"#.to_owned();
-    let mut row = format!(r#""id":{offset},"note":"n""#);
-    if let Some(more) = more {
-        fields += &format!(r#",{{"type":"{more}","field":"more"}}"#);
-        row += r#","more":7"#;
-    }
+    let (field, value) =
+        more.map_or_else(Default::default, |more| (format!(r#",{{"type":"{more}","field":"more"}}"#), r#","more":7"#));
+    let fields = format!(r#"{{"type":"int64","field":"id"}},{{"type":"string","field":"note"}}{field}"#);
+    let row = format!(r#""id":{offset},"note":"n"{value}"#);
     format!(
         r#"{{"schema":{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[{fields}]}}]}},
         "payload":{{"op":"c","after":{{{row}}},"source":{{"lsn":{}}}}}}}"#,

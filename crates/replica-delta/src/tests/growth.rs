@@ -149,6 +149,7 @@ async fn of_two_members_that_add_a_column_at_once_one_reads_the_table_again() {
     let mut first = opened(&lake, &old).await;
     apply(&mut first, batch(&old, 1, &[(8, r#"{"id":1,"a":1}"#)])).await;
     let mut second = opened(&lake, &old).await;
+    second.checkpoint(&[TopicPartition::new("t", 0)]).await.unwrap();
     apply(&mut first, batch(&new, 2, &[(16, r#"{"id":2,"a":2,"b":"two"}"#)])).await;
 
     // the second one knows nothing of it yet, and brings a row of the old columns, then the new ones as well

@@ -27,7 +27,7 @@ struct Outcome {
 }
 
 async fn outcome(args: &LettersReplayArgs) -> Result<Outcome> {
-    let config = Config::read(&args.config.config)?;
+    let config = Config::read(&args.config.config)?.discovered().await?;
     let tables = match &args.table {
         Some(name) => vec![config.table(Some(name))?.clone()],
         None => config.tables.clone(),

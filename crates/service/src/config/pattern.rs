@@ -1,0 +1,82 @@
+//! [`Pattern`]: a `[[table]]` section, which stands for one table or for one of each topic that it matches.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use change::{Column, Described, MetaColumns, Placeholder, TableSchema};
+use pipeline::OnError;
+use regex::Regex;
+
+use super::TableConfig;
+
+/// What a section says, of however many tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    pub(super) name: String,
+    pub(super) topics: Topics,
+    pub(super) location: String,
+    pub(super) on_error: OnError,
+    pub(super) key: Option<Vec<String>>,
+    /// `None` where the records have to say.
+    pub(super) columns: Option<Vec<Column>>,
+    pub(super) excluded: BTreeSet<String>,
+    pub(super) grows: bool,
+    pub(super) placeholder: Placeholder,
+    pub(super) meta: MetaColumns,
+}
+
+/// Which topics a section is for.
+#[derive(Debug, Clone)]
+pub(crate) enum Topics {
+    One(String),
+    /// Those whose whole name matches.
+    Matching(Regex),
+}
+
+impl Pattern {
+    /// Whether the section is for this topic.
+    pub(crate) fn is_for(&self, topic: &str) -> bool {
+        match &self.topics {
+            Topics::One(name) => name == topic,
+            Topics::Matching(expression) => expression.is_match(topic),
+        }
+    }
+
+    /// The one topic that it names, where it does.
+    pub(crate) fn topic(&self) -> Option<&str> {
+        match &self.topics {
+            Topics::One(name) => Some(name),
+            Topics::Matching(_) => None,
+        }
+    }
+
+    /// Whether a record has to say what the section leaves open.
+    pub(crate) fn needs_a_record(&self) -> bool {
+        self.key.is_none() || self.columns.is_none()
+    }
+
+    /// The table of `topic`, of which a record says the rest.
+    pub(crate) fn table(&self, topic: &str, described: Option<Described>) -> Result<TableConfig, String> {
+        let named = |template: &str| match &self.topics {
+            Topics::One(_) => template.to_owned(),
+            Topics::Matching(expression) => expression.replace(topic, template).into_owned(),
+        };
+        let name = named(&self.name);
+        let mut columns = self.columns.clone().unwrap_or_default();
+        let mut key = self.key.clone().unwrap_or_default();
+        if let Some(described) = described {
+            let is_open = |column: &Column| {
+                !self.excluded.contains(&column.name) && !columns.iter().any(|known| known.name == column.name)
+            };
+            let open: Vec<_> = described.columns.into_iter().filter(is_open).collect();
+            columns.extend(open);
+            if self.key.is_none() {
+                key = described.key;
+            }
+        }
+        let schema = TableSchema::new(columns, &key, self.meta.clone()).map_err(|e| format!("table `{name}`: {e}"))?;
+        let schema = schema.passing_over(self.excluded.iter().cloned()).with_placeholder(self.placeholder.clone());
+        let schema = Arc::new(if self.grows { schema.growing() } else { schema });
+        let (topic, location) = (topic.to_owned(), named(&self.location));
+        Ok(TableConfig { name, topic, location, on_error: self.on_error, schema })
+    }
+}

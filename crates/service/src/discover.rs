@@ -1,0 +1,124 @@
+//! The tables that the config leaves open: those of every topic that matches, with the columns that their records name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use change::Described;
+use pipeline::{Backoff, Fault};
+use source_kafka::KafkaSettings;
+
+use crate::{
+    assemble,
+    config::{Config, Pattern, TableConfig},
+};
+
+/// What there is for the sections that leave something open.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) tables: Vec<TableConfig>,
+    /// Topics that match but cannot be tables, and why.
+    pub(crate) refused: BTreeMap<String, String>,
+}
+
+impl Found {
+    /// Takes in the table of a topic, where its name and its place are not another's.
+    fn add(&mut self, table: Result<TableConfig, String>, topic: &str, others: &[TableConfig]) {
+        let table = table.and_then(|table| {
+            let same = |other: &&TableConfig| other.name == table.name || other.location == table.location;
+            match others.iter().chain(&self.tables).find(same) {
+                Some(other) => {
+                    Err(format!("its name or location is that of table `{}`, of topic {}", other.name, other.topic))
+                }
+                None => Ok(table),
+            }
+        });
+        match table {
+            Ok(table) => self.tables.push(table),
+            Err(why) => _ = self.refused.insert(topic.to_owned(), why),
+        }
+    }
+}
+
+impl Config {
+    /// This config with the tables that its sections stand for now. A topic that cannot be one is named in the log.
+    pub(crate) async fn discovered(self) -> Result<Self> {
+        if self.patterns.is_empty() {
+            return Ok(self);
+        }
+        let found = find(&self, BTreeSet::new()).await?;
+        for (topic, why) in &found.refused {
+            tracing::error!("topic {topic} is left out: {why}");
+        }
+        let tables = [self.tables.clone(), found.tables].concat();
+        Ok(Self { tables, ..self })
+    }
+}
+
+/// Ends when a topic has become readable that is not among `known`.
+pub(crate) async fn appeared(config: &Config, mut known: BTreeSet<String>) {
+    if config.patterns.is_empty() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(config.new_topics_every).await;
+        match find(config, known.clone()).await {
+            Ok(found) if !found.tables.is_empty() => {
+                let topics: Vec<_> = found.tables.iter().map(|table| table.topic.as_str()).collect();
+                tracing::info!("new topics: {}", topics.join(", "));
+                return;
+            }
+            Ok(found) => {
+                for (topic, why) in found.refused {
+                    tracing::error!("topic {topic} is left out: {why}");
+                    known.insert(topic);
+                }
+            }
+            Err(error) => tracing::warn!("looking for new topics: {error:#}"),
+        }
+    }
+}
+
+/// The tables of the topics that are not among `known`. Brokers that are away are waited for.
+pub(crate) async fn find(config: &Config, known: BTreeSet<String>) -> Result<Found> {
+    let kafka = config.kafka.clone().context("the config has no [kafka] section")?;
+    let mut backoff = Backoff::new(config.retry_max, assemble::seed());
+    loop {
+        let (kafka, patterns, declared, known) =
+            (kafka.clone(), config.patterns.clone(), config.tables.clone(), known.clone());
+        // librdkafka's calls block
+        let found = tokio::task::spawn_blocking(move || look(&kafka, &patterns, &declared, &known)).await?;
+        match found {
+            Ok(found) => return Ok(found),
+            Err(fault) => backoff.wait("topics", fault).await?,
+        }
+    }
+}
+
+fn look(
+    kafka: &KafkaSettings,
+    patterns: &[Pattern],
+    declared: &[TableConfig],
+    known: &BTreeSet<String>,
+) -> Result<Found, Fault> {
+    let mut topics = source_kafka::topics(kafka)?;
+    topics.sort();
+    topics.retain(|topic| !known.contains(topic) && !declared.iter().any(|table| table.topic == *topic));
+    let mut found = Found::default();
+    for topic in topics {
+        let Some(pattern) = patterns.iter().find(|pattern| pattern.is_for(&topic)) else { continue };
+        let table = if pattern.needs_a_record() {
+            // a topic without a record is looked at again
+            let Some(described) = source_kafka::first_record(kafka, &topic, Described::by)? else { continue };
+            let described = described.ok_or_else(|| {
+                "its records do not name their columns: set schemas.enable=true in the connector's converters, or give the \
+                 table a key and columns (highwater init writes them)"
+                    .to_owned()
+            });
+            described.and_then(|described| pattern.table(&topic, Some(described)))
+        } else {
+            pattern.table(&topic, None)
+        };
+        found.add(table, &topic, declared);
+    }
+    Ok(found)
+}
