@@ -1,10 +1,14 @@
 //! Gives a sealed batch to its replica, and acts on what goes wrong: the one place where a [`Remedy`] is carried out.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{Applied, Batch, Fault, Remedy, Replica, Settings};
+
+/// So many batches are merged at once, whatever the number of tables: each one takes memory beyond its batch's own. The
+/// others wait their turn, first come, first served.
+pub(crate) const AT_ONCE: usize = 8;
 
 /// Lost races in a row before there is a pause between two: what another writer did may not be listed yet.
 const REDO_AT_ONCE: u32 = 5;
@@ -27,17 +31,21 @@ pub(crate) async fn fly<R: Replica>(
     mut replica: R,
     batch: Batch,
     settings: Settings,
+    turns: Arc<Semaphore>,
 ) -> Flight<R> {
     let began = Instant::now();
     let mut backoff = settings.backoff(table);
     let mut lost_races = 0;
     let mut attempted;
     let outcome = loop {
+        // given back before any pause: a table that waits for its store holds up no other
+        let turn = turns.acquire().await;
         attempted = Instant::now();
         let fault = match replica.apply(&batch).await {
             Ok(applied) => break Ok(applied),
             Err(fault) => fault,
         };
+        drop(turn);
         if fault.remedy == Remedy::Redo && lost_races < REDO_AT_ONCE {
             lost_races += 1;
             tracing::debug!(table = name, lost_races, "another writer was faster: {fault}");

@@ -1,6 +1,8 @@
 //! When a batch is sent off to its replica: it is full, old enough, the last one of its table, or memory runs out.
 
-use tokio::{task::JoinSet, time::Instant};
+use std::sync::Arc;
+
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use crate::{
     DeadLetters, Fault, Observer, Pipeline, Replica, Settings, Source, Table,
@@ -31,7 +33,13 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 || table.due().is_some_and(|due| due <= now)
                 || matches!(table.state, State::Halting(_));
             if is_due && table.replica.is_some() {
-                Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
+                Self::launch(
+                    &mut self.flights,
+                    self.dead_letters.as_mut(),
+                    (self.settings, &self.turns),
+                    index,
+                    table,
+                )?;
             }
             if let State::Halting(fault) = &table.state
                 && table.open.is_empty()
@@ -48,7 +56,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     pub(crate) fn launch(
         flights: &mut JoinSet<Flight<R>>,
         dead_letters: &mut dyn DeadLetters,
-        settings: Settings,
+        (settings, turns): (Settings, &Arc<Semaphore>),
         index: usize,
         table: &mut Table<R>,
     ) -> Result<(), Fault> {
@@ -58,7 +66,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let Some(replica) = table.replica.take() else { return Ok(()) };
         dead_letters.sync()?;
         let batch = table.seal()?;
-        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings));
+        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings, Arc::clone(turns)));
         Ok(())
     }
 
@@ -67,7 +75,13 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         loop {
             for (index, table) in self.tables.iter_mut().enumerate().filter(|(_, table)| which(table)) {
                 if table.replica.is_some() {
-                    Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
+                    Self::launch(
+                        &mut self.flights,
+                        self.dead_letters.as_mut(),
+                        (self.settings, &self.turns),
+                        index,
+                        table,
+                    )?;
                 }
             }
             if self.tables.iter().filter(|table| which(table)).all(|table| table.replica.is_some()) {

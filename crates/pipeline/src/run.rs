@@ -3,6 +3,7 @@
 use std::{collections::HashMap, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use tokio::{
+    sync::Semaphore,
     task::JoinSet,
     time::{Instant, sleep_until, timeout},
 };
@@ -64,6 +65,7 @@ pub struct Pipeline<S, R, O> {
     pub(crate) settings: Settings,
     pub(crate) observer: O,
     pub(crate) flights: JoinSet<Flight<R>>,
+    pub(crate) turns: Arc<Semaphore>,
     /// A block that is being decoded, and how far.
     block: (Records, usize),
     pub(crate) assigned_once: bool,
@@ -80,7 +82,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     ) -> Self {
         let by_topic = tables.iter().enumerate().map(|(index, table)| (Arc::clone(&table.topic), index)).collect();
         let (flights, block) = (JoinSet::new(), (Records::default(), 0));
-        Self { source, tables, by_topic, dead_letters, settings, observer, flights, block, assigned_once: false }
+        let turns = Arc::new(Semaphore::new(flush::AT_ONCE));
+        Self { source, tables, by_topic, dead_letters, settings, observer, flights, turns, block, assigned_once: false }
     }
 
     /// Runs until `stop`, until everything is caught up where that was asked for, or until every table has halted.
@@ -176,7 +179,13 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 if !table.is_full() {
                     is_done = table.take(partition, record, self.dead_letters.as_mut())?;
                 } else if table.replica.is_some() {
-                    Self::launch(&mut self.flights, self.dead_letters.as_mut(), self.settings, index, table)?;
+                    Self::launch(
+                        &mut self.flights,
+                        self.dead_letters.as_mut(),
+                        (self.settings, &self.turns),
+                        index,
+                        table,
+                    )?;
                     is_done = false;
                 } else if !self.set_aside(index) {
                     self.block = (block, at);
@@ -235,7 +244,14 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         self.dead_letters.sync()?;
         batch.counts.dead_lettered += rows.len() as u64;
         let batch = batch.without(rows)?;
-        self.flights.spawn(flush::fly(index, table.name.clone(), replica, batch, self.settings));
+        self.flights.spawn(flush::fly(
+            index,
+            table.name.clone(),
+            replica,
+            batch,
+            self.settings,
+            Arc::clone(&self.turns),
+        ));
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use highwater_tests::broker::Broker;
+use anyhow::{Context, Result, anyhow, ensure};
+use highwater_tests::broker::{Broker, committed};
 use highwater_tests::highwater::{binary, number};
 use highwater_tests::process::{Process, Program, Signal};
 use highwater_tests::scratch::Scratch;
@@ -33,6 +33,16 @@ fn record(id: i64) -> (String, String) {
 fn fill(broker: &Broker, topic: &str, ids: std::ops::Range<i64>) -> Result<()> {
     let records: Vec<_> = ids.map(record).collect();
     broker.produce_all(topic, records.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes())))
+}
+
+/// Does it for each topic, several at once.
+fn each(topics: &[String], act: impl Fn(&str) -> Result<()> + Sync) -> Result<()> {
+    std::thread::scope(|scope| {
+        let all = |part: &[String]| part.iter().try_for_each(|topic| act(topic));
+        let threads: Vec<_> =
+            topics.chunks(topics.len().div_ceil(16)).map(|part| scope.spawn(move || all(part))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+    })
 }
 
 fn configured(scratch: &Scratch, broker: &Broker, group: &str) -> Result<String> {
@@ -126,27 +136,39 @@ fn two_hundred_tables_live_in_one_process_within_its_memory() -> Result<()> {
     let scratch = Scratch::new(GROUP)?;
     let broker = &stack.kafka.broker();
     let topics: Vec<String> = (0..TABLES).map(|table| format!("{GROUP}.t{table}")).collect();
-    for topic in &topics {
+    // each call makes a client of its own, which takes its time
+    each(&topics, |topic| {
         broker.create_topic(topic, 1)?;
-        fill(broker, topic, 0..ROWS)?;
-    }
+        fill(broker, topic, 0..ROWS)
+    })?;
     let config = configured(&scratch, broker, GROUP)?;
     let text = std::fs::read_to_string(&config)? + "[memory]\nlimit = \"512MiB\"\n";
     std::fs::write(&config, text)?;
     let log = scratch.path().join("run.err");
     let began = Instant::now();
     let mut process = Program::new("many", binary()?, &log).args(["run", "--config", &config]).start()?;
-    caught_up(broker, GROUP, &topics, &mut process)?;
+    // one client for all: each new one has to find the group first
+    let reader = broker.reader(GROUP)?;
+    let mut wait_for = |topics: &[String], end: i64| {
+        wait(PATIENCE, &format!("the group has not read {end} records of each topic"), || {
+            ensure!(process.ended()?.is_none(), "{}", process.log());
+            for topic in topics {
+                if committed(&reader, topic, 1)? != [Some(end)] {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    };
+    wait_for(&topics, ROWS)?;
     let filled = began.elapsed().as_millis();
     // one busy table does not hold up the others
     fill(broker, &topics[0], ROWS..ROWS + 200_000)?;
     let began = Instant::now();
-    for topic in &topics[1..] {
-        fill(broker, topic, ROWS..ROWS + 1)?;
-    }
-    caught_up(broker, GROUP, &topics[1..], &mut process)?;
+    each(&topics[1..], |topic| fill(broker, topic, ROWS..ROWS + 1))?;
+    wait_for(&topics[1..], ROWS + 1)?;
     let others = began.elapsed().as_millis();
-    caught_up(broker, GROUP, &topics[..1], &mut process)?;
+    wait_for(&topics[..1], ROWS + 200_000)?;
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id()))?;
     let peak: Option<i64> =
         status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());

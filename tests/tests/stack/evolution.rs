@@ -68,7 +68,7 @@ fn altered(shop: &Shop, first: &Highwater, second: &Highwater, done: &AtomicBool
     shop.database.execute("update orders set note = 'n' || order_id, small = order_id where order_id % 3 = 0")?;
     goes_on()?;
     one.kill()?;
-    shop.database.execute("begin; update orders set note = 'in a transaction' where order_id % 5 = 0;
+    shop.database.execute("begin; lock table orders in access exclusive mode; update orders set note = 'in a transaction' where order_id % 5 = 0;
         alter table orders add column late timestamp; update orders set late = '2024-02-29 12:34:56.789' where order_id % 5 = 0; commit")?;
     one = first.run()?;
     alter("alter column small type bigint")?;
@@ -109,7 +109,7 @@ fn columns_that_come_go_and_widen_under_load_with_kills_arrive() -> Result<()> {
         Ok((load.join().map_err(|_| anyhow!("the load panicked"))??, kills?))
     })?;
     first.no_dead_letters()?;
-    let columns = ["status", "amount", "remark", "small", "to_char(late, '%Y-%m-%d %H:%M:%S%.3f')", "price"];
+    let columns = ["md5(status)", "amount", "remark", "small", "to_char(late, '%Y-%m-%d %H:%M:%S%.3f')", "price"];
     let mut of_source = columns;
     of_source[4] = "to_char(late, 'YYYY-MM-DD HH24:MI:SS.MS')";
     let rows = compare_as(&shop, &first, &of_source, &columns)?;
@@ -151,7 +151,7 @@ fn a_strict_table_halts_at_the_first_new_column_and_goes_on_once_it_is_declared(
     ensure!(refused.stderr.contains("column `note` is not in the table"), "{}", refused.stderr);
     highwater.change("schema_changes = \"strict\"", "schema_changes = \"evolve\"")?;
     highwater.catch_up()?;
-    let rows = compare(&shop, &highwater, &["status", "amount", "note"])?;
+    let rows = compare(&shop, &highwater, &["md5(status)", "amount", "note"])?;
     figures(&format!("strict: rows_compared={rows}"));
     Ok(())
 }
@@ -171,7 +171,7 @@ fn without_schemas_a_declared_column_is_added_and_a_type_that_became_another_is_
     ensure!(halted.stderr.contains("column `small`: not configured"), "{}", halted.stderr);
     highwater.change("[table.columns]", "[table.columns]\nsmall = \"int\"")?;
     highwater.catch_up()?;
-    compare(&shop, &highwater, &["status", "small"])?;
+    compare(&shop, &highwater, &["md5(status)", "small"])?;
 
     shop.database
         .execute("alter table orders alter column small type bigint; update orders set small = small + 5000000000")?;
@@ -180,7 +180,7 @@ fn without_schemas_a_declared_column_is_added_and_a_type_that_became_another_is_
     ensure!(halted.stderr.contains("column `small`: does not fit the column's bits"), "{}", halted.stderr);
     highwater.change("small = \"int\"", "small = \"long\"")?;
     highwater.catch_up()?;
-    let rows = compare(&shop, &highwater, &["status", "small"])?;
+    let rows = compare(&shop, &highwater, &["md5(status)", "small"])?;
 
     shop.database.execute("alter table orders alter column small type text; update orders set small = 'x' || small")?;
     shop.delivered()?;
@@ -193,7 +193,7 @@ fn without_schemas_a_declared_column_is_added_and_a_type_that_became_another_is_
     highwater.change("small = \"long\"\n", "")?;
     highwater.change("on_error = \"halt\"", "on_error = \"halt\"\nexclude_columns = [\"small\"]")?;
     highwater.catch_up()?;
-    compare(&shop, &highwater, &["status", "amount"])?;
+    compare(&shop, &highwater, &["md5(status)", "amount"])?;
     figures(&format!("evolution without schemas: rows_compared={rows}"));
     Ok(())
 }
