@@ -4,7 +4,9 @@
 //! missing, unknown or unfit is refused with the column's name, never filled in. Of a delete only the record key
 //! is read: under the default replica identity Debezium invents the rest of `before`. Records that change no row
 //! are told apart by their shape. Both converter modes are read: with `schemas.enable=true` the payload is taken
-//! and the record's schema decides the units.
+//! and the record's schema decides the units. Rows that a transform has flattened are read in `flat`.
+
+mod flat;
 
 use std::{cell::Cell as Slot, fmt, sync::Arc};
 
@@ -15,7 +17,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::{
-    BatchBuilder, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
+    BatchBuilder, EnvelopeForm, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
     batch::Origin,
     cell::{Cell, CellSeed},
     order::{Place, Restart, Sequence},
@@ -84,6 +86,10 @@ impl Decoder {
         horizon: &mut Horizon,
         batch: &mut BatchBuilder,
     ) -> Result<Decoded, Malformed> {
+        if let EnvelopeForm::Flattened(flattening) = self.schema.form() {
+            let flattening = Arc::clone(flattening);
+            return self.decode_flattened(&flattening, record, horizon, batch);
+        }
         let Some(value) = record.value else { return Ok(Decoded::NoChange(NoChange::Tombstone)) };
         let mut envelope = self.envelope(text(value, "value")?)?;
         if let Some(payload) = envelope.payload {
@@ -115,6 +121,18 @@ impl Decoder {
             (_, None) => return Err(Problem::NotAnEnvelope("it has no row in after").into()),
             (_, Some(cells)) => cells,
         };
+        self.add(op, order, &cells, &record, batch)
+    }
+
+    /// Adds a row to the batch, unless something is missing from it.
+    fn add(
+        &self,
+        op: Op,
+        order: Order,
+        cells: &[Cell<'_>],
+        record: &RecordRef<'_>,
+        batch: &mut BatchBuilder,
+    ) -> Result<Decoded, Malformed> {
         if let Some(missing) = cells.iter().position(|cell| *cell == Cell::Missing) {
             return Err(Problem::ColumnMissing.at(&self.schema.columns()[missing].name));
         }
@@ -124,7 +142,7 @@ impl Decoder {
             return Err(Problem::LeftOut.at(&self.schema.columns()[left_out].name));
         }
         let deleted = op == Op::Delete;
-        batch.push(&cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
+        batch.push(cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
         Ok(Decoded::Change(op, order))
     }
 
@@ -147,6 +165,32 @@ impl Decoder {
         let mut fault = None;
         let seed = EnvelopeSeed { decoder: self, fault: &mut fault };
         parse(json, "value", seed).map_err(|problem| fault.unwrap_or_else(|| problem.into()))
+    }
+
+    /// Reads the value of a column, the next one in `map`.
+    #[inline]
+    fn read_cell<'a, A: MapAccess<'a>>(
+        &self,
+        index: usize,
+        cells: &mut [Cell<'a>],
+        map: &mut A,
+        fault: &mut Option<Malformed>,
+    ) -> Result<(), A::Error> {
+        let column = &self.schema.columns()[index];
+        if cells[index] != Cell::Missing {
+            *fault = Some(Problem::ColumnTwice.at(&column.name));
+            return Err(A::Error::custom("refused"));
+        }
+        let seed = CellSeed {
+            name: &column.name,
+            data_type: &column.data_type,
+            wire: self.wires[index],
+            seen: &self.seen[index],
+            placeholder: Some(self.schema.placeholder()),
+            fault,
+        };
+        cells[index] = map.next_value_seed(seed)?;
+        Ok(())
     }
 
     /// A row of nothing but the key columns, from a record key.
@@ -176,8 +220,8 @@ impl Decoder {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wrapper<'a> {
-    #[serde(borrow, rename = "schema")]
-    _schema: &'a RawValue,
+    #[serde(borrow)]
+    schema: &'a RawValue,
     #[serde(borrow)]
     payload: &'a RawValue,
 }
@@ -406,20 +450,7 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            let column = &schema.columns()[index];
-            if cells[index] != Cell::Missing {
-                *fault = Some(Problem::ColumnTwice.at(&column.name));
-                return Err(A::Error::custom("refused"));
-            }
-            let seed = CellSeed {
-                name: &column.name,
-                data_type: &column.data_type,
-                wire: decoder.wires[index],
-                seen: &decoder.seen[index],
-                placeholder: Some(schema.placeholder()),
-                fault: &mut *fault,
-            };
-            cells[index] = map.next_value_seed(seed)?;
+            decoder.read_cell(index, &mut cells, &mut map, fault)?;
             hint = index + 1;
         }
         Ok(Some(cells))

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::{placeholder::Placeholder, wire::Wire};
+use crate::{form::EnvelopeForm, placeholder::Placeholder, wire::Wire};
 
 /// A column's type in the replica, by its name in the Delta protocol ("Primitive Types"). What Delta has no type for is
 /// a `string` there, in one form of its own.
@@ -243,6 +243,7 @@ pub struct TableSchema {
     key: Vec<usize>,
     meta: MetaColumns,
     placeholder: Placeholder,
+    form: EnvelopeForm,
     arrow: SchemaRef,
 }
 
@@ -292,6 +293,15 @@ pub enum SchemaError {
     /// Delta column names are case-insensitive.
     #[error("columns `{0}` and `{1}` have one name in Delta, which ignores case; leave one out")]
     SameName(String, String),
+    /// A column of the name of a field that a flattened envelope has beside its columns.
+    #[error(
+        "column `{0}` has the name of a metadata field; give the field another one, in the transform's add.fields and in \
+         [table.flattened]"
+    )]
+    MetadataColumn(String),
+    /// One name for two such fields.
+    #[error("two metadata fields have the name `{0}`")]
+    MetadataTwice(String),
 }
 
 impl TableSchema {
@@ -329,7 +339,8 @@ impl TableSchema {
             return Err(SchemaError::SameName(pair[0].1.clone(), pair[1].1.clone()));
         }
         let arrow = Arc::new(Schema::new(fields));
-        Ok(Self { columns, key, meta, placeholder: Placeholder::default(), arrow })
+        let (placeholder, form) = (Placeholder::default(), EnvelopeForm::default());
+        Ok(Self { columns, key, meta, placeholder, form, arrow })
     }
 
     /// The same table, of a connector that writes this in place of a value that it was not sent.
@@ -342,6 +353,23 @@ impl TableSchema {
     #[must_use]
     pub fn placeholder(&self) -> &Placeholder {
         &self.placeholder
+    }
+
+    /// The same table, of a topic that carries its changes in this form.
+    ///
+    /// # Errors
+    /// [`SchemaError`] where a column has the name of a metadata field, or two fields have one name.
+    pub fn with_form(self, form: EnvelopeForm) -> Result<Self, SchemaError> {
+        if let EnvelopeForm::Flattened(flattening) = &form {
+            flattening.check(self.columns.iter().map(|column| column.name.as_str()))?;
+        }
+        Ok(Self { form, ..self })
+    }
+
+    /// The form of its change events.
+    #[must_use]
+    pub fn form(&self) -> &EnvelopeForm {
+        &self.form
     }
 
     /// The source's columns, in order.

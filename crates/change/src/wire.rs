@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 
 use serde::Deserialize;
 
-use crate::{DataType, SchemaError, TableSchema};
+use crate::{DataType, EnvelopeForm, SchemaError, TableSchema};
 
 /// The form of a column's values on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,10 @@ struct RecordSchema<'a> {
 /// A column that the schema does not name, or names with a type of no special form, keeps its declared form.
 pub(crate) fn from_record_schema(schema: &str, table: &TableSchema) -> Option<Vec<Option<Wire>>> {
     let record: RecordSchema<'_> = serde_json::from_str(schema).ok()?;
-    let row = record.fields.iter().find(|f| f.field == Some("after"))?;
+    let row = match table.form() {
+        EnvelopeForm::Debezium => record.fields.iter().find(|f| f.field == Some("after"))?,
+        EnvelopeForm::Flattened(_) => &record,
+    };
     let wires = table.columns().iter().map(|column| {
         let field = row.fields.iter().find(|f| f.field == Some(column.name.as_str()));
         field.and_then(|f| wire_of(f, &column.data_type)).or(column.wire)
