@@ -5,6 +5,7 @@
 //! a log.
 
 mod expand;
+mod flattened;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
@@ -13,6 +14,8 @@ use change::{Column, MetaColumns, TableSchema};
 use pipeline::{BatchLimits, OnError};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
+
+use self::flattened::{EnvelopeName, FlattenedSection};
 
 /// A config that can be run.
 #[derive(Debug)]
@@ -243,6 +246,9 @@ struct TableSection {
     columns: toml::Table,
     unavailable_value_placeholder: Option<String>,
     #[serde(default)]
+    envelope: EnvelopeName,
+    flattened: Option<FlattenedSection>,
+    #[serde(default)]
     meta_columns: MetaSection,
 }
 
@@ -286,6 +292,8 @@ impl TableSection {
             let placeholder = placeholder.parse().map_err(|e| format!("table `{name}`: {e}"))?;
             schema = schema.with_placeholder(placeholder);
         }
+        let form = self.envelope.form(self.flattened).map_err(|e| format!("table `{name}`: {e}"))?;
+        let schema = schema.with_form(form).map_err(|e| format!("table `{name}`: {e}"))?;
         let on_error = match self.on_error {
             OnErrorName::Halt => OnError::Halt,
             OnErrorName::DeadLetter => OnError::DeadLetter,
@@ -311,6 +319,8 @@ fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::
 
 #[cfg(test)]
 mod tests {
+    use change::{Deletes, EnvelopeForm, Flattening, Metadata};
+
     use super::*;
 
     const GOOD: &str = r#"
@@ -355,6 +365,27 @@ mod tests {
     #[test]
     fn the_example_is_a_good_config() {
         Config::parse(include_str!("../../../highwater.example.toml")).unwrap();
+    }
+
+    #[test]
+    fn a_flattened_table_names_its_fields_and_what_is_left_of_a_delete() {
+        let flattened = |section: &str| {
+            Config::parse(&format!("{GOOD}\nenvelope = \"flattened\"\n{section}")).map(|config| config.tables)
+        };
+        let form = |section| flattened(section).unwrap()[0].schema.form().clone();
+        let of = |flattening| EnvelopeForm::Flattened(Arc::new(flattening));
+        assert_eq!(form(""), of(Flattening::default()));
+        let named = "[table.flattened]\nprefix = \"_\"\ndeletes = \"tombstone\"\nlsn = \"wal\"\nts_ms = \"at\"";
+        let expected =
+            Flattening::new("_", Deletes::Tombstone).with_name(Metadata::Lsn, "wal").with_name(Metadata::Time, "at");
+        assert_eq!(form(named), of(expected));
+
+        let problem = |text: &str| Config::parse(text).unwrap_err().0.join("; ");
+        let taken = problem(&format!("{GOOD}\nenvelope = \"flattened\"\n[table.flattened]\nop = \"amount\""));
+        assert!(taken.contains("column `amount` has the name of a metadata field"), "{taken}");
+        let idle = problem(&format!("{GOOD}\n[table.flattened]\ndeletes = \"rewrite\""));
+        assert!(idle.contains("[table.flattened] needs envelope = \"flattened\""), "{idle}");
+        assert!(problem(&format!("{GOOD}\nenvelope = \"avro\"")).contains("unknown variant `avro`"));
     }
 
     #[test]
