@@ -97,6 +97,7 @@ fn where_a_tombstone_is_the_only_sign_of_a_delete_offsets_order_every_event() {
         (Some(r#"{"order_id":1,"status":"paid"}"#.to_owned()), Op::Update, 0),
         (Some(row(r#""__op":"u","__lsn":null"#)), Op::Update, 0),
         (Some(row(r#""__deleted":"true","__op":"d","__lsn":90"#)), Op::Delete, 90),
+        (Some(row(r#""__deleted":"true""#)), Op::Delete, 0),
         (Some("null".to_owned()), Op::Delete, 0),
         (Some(r#"{"schema":{"type":"struct","optional":true},"payload":null}"#.to_owned()), Op::Delete, 0),
         (None, Op::Delete, 0),
@@ -273,6 +274,18 @@ fn a_record_schema_decides_the_units_of_a_flattened_row() {
     let rows = batch.finish().unwrap().rows;
     let at = rows.column(1).as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
     assert!(at.values().iter().all(|&micros| micros == 1_709_210_096_789_000), "{at:?}");
+}
+
+#[test]
+fn columns_may_have_the_names_of_the_wrapper_s_fields() {
+    let columns = ["schema", "payload"].map(|name| Column::declared(name, "string").unwrap());
+    let table = TableSchema::new(columns.to_vec(), &["schema"], MetaColumns::default()).unwrap();
+    let table = Arc::new(table.with_form(EnvelopeForm::Flattened(Arc::new(by(Deletes::Tombstone)))).unwrap());
+    let (key, value) = (&br#"{"schema":"s"}"#[..], &br#"{"schema":"s","payload":null}"#[..]);
+    let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None };
+    let mut batch = BatchBuilder::new(Arc::clone(&table));
+    let decoded = Decoder::new(table).decode(record, &mut Horizon::default(), &mut batch);
+    assert_eq!(decoded, Ok(Decoded::Change(Op::Update, order(1, 0))));
 }
 
 /// What happens to a key in the source.
