@@ -34,6 +34,8 @@ pub struct Shop {
     pub topic: String,
     /// How many the topic has.
     pub partitions: usize,
+    /// What its connector has that the repository's file has not.
+    pub settings: Vec<(&'static str, String)>,
     marked: AtomicU32,
 }
 
@@ -52,7 +54,8 @@ impl Shop {
         let broker = stack.kafka.broker();
         broker.create_topic(&topic, partitions)?;
         let worker = stack.connect.worker();
-        Ok(Self { name: name.into(), database, broker, worker, topic, partitions, marked: AtomicU32::new(0) })
+        let (name, settings, marked) = (name.into(), Vec::new(), AtomicU32::new(0));
+        Ok(Self { name, database, broker, worker, topic, partitions, settings, marked })
     }
 
     /// Registers the connector and goes on at once.
@@ -64,7 +67,8 @@ impl Shop {
             ("DATABASE_PASSWORD", "cdc".into()),
             ("DATABASE_NAME", self.name.clone()),
         ];
-        let overrides = [("topic.prefix", self.name.clone()), ("slot.name", self.name.clone())];
+        let mut overrides = vec![("topic.prefix", self.name.clone()), ("slot.name", self.name.clone())];
+        overrides.extend(self.settings.iter().cloned());
         let config: Value = fill(&repository_file("connectors/shop-orders.json")?, &values, &overrides)?;
         self.worker.put(&self.name, &config)
     }
@@ -103,8 +107,10 @@ impl Shop {
         wait(DELIVERY, &what, || {
             for record in self.broker.read(&self.topic, Some(&from))? {
                 from[record.partition] = record.offset + 1;
-                let after = record.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
-                if after.split_once("\"after\":").is_some_and(|(_, after)| after.contains(&needle)) {
+                let value = record.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+                // a flattened row has no images
+                let row = value.split_once("\"after\":").map_or(&*value, |(_, after)| after);
+                if row.contains(&needle) {
                     partitions.insert(record.partition);
                     keys.insert(record.key);
                 }

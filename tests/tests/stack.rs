@@ -13,6 +13,8 @@ mod captures;
 mod changes;
 #[path = "stack/command.rs"]
 mod command;
+#[path = "stack/flattened.rs"]
+mod flattened;
 #[path = "stack/groups.rs"]
 mod groups;
 #[path = "stack/histories.rs"]
