@@ -34,6 +34,8 @@ pub struct Shop {
     pub topic: String,
     /// How many the topic has.
     pub partitions: usize,
+    /// What its connector has that the repository's file has not.
+    settings: Vec<(&'static str, String)>,
     marked: AtomicU32,
 }
 
@@ -52,15 +54,19 @@ impl Shop {
         let broker = stack.kafka.broker();
         broker.create_topic(&topic, partitions)?;
         let worker = stack.connect.worker();
-        Ok(Self { name: name.into(), database, broker, worker, topic, partitions, marked: AtomicU32::new(0) })
+        let (name, settings, marked) = (name.into(), Vec::new(), AtomicU32::new(0));
+        Ok(Self { name, database, broker, worker, topic, partitions, settings, marked })
+    }
+
+    /// The same with other settings of its connector.
+    #[must_use]
+    pub fn with_connector(mut self, settings: &[(&'static str, &str)]) -> Self {
+        self.settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        self
     }
 
     /// Registers the connector and goes on at once.
     pub fn register(&self) -> Result<()> {
-        self.register_with(&[])
-    }
-
-    fn register_with(&self, more: &[(&str, &str)]) -> Result<()> {
         let values = [
             ("DATABASE_HOST", HOST.to_owned()),
             ("DATABASE_PORT", self.database.port.to_string()),
@@ -69,19 +75,14 @@ impl Shop {
             ("DATABASE_NAME", self.name.clone()),
         ];
         let mut overrides = vec![("topic.prefix", self.name.clone()), ("slot.name", self.name.clone())];
-        overrides.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        overrides.extend(self.settings.iter().cloned());
         let config: Value = fill(&repository_file("connectors/shop-orders.json")?, &values, &overrides)?;
         self.worker.put(&self.name, &config)
     }
 
     /// Registers the connector and waits until it runs and has a slot, which is when no later change can be missed.
     pub fn connect(&self) -> Result<()> {
-        self.connect_with(&[])
-    }
-
-    /// The same with other settings of the connector.
-    pub fn connect_with(&self, more: &[(&str, &str)]) -> Result<()> {
-        self.register_with(more)?;
+        self.register()?;
         self.worker.wait_running(&self.name)?;
         let slot = format!("select count(*) from pg_replication_slots where slot_name = '{}' and active", self.name);
         wait(DELIVERY, &format!("the slot {} is not in use", self.name), || Ok(self.database.value::<i64>(&slot)? == 1))
@@ -113,8 +114,10 @@ impl Shop {
         wait(DELIVERY, &what, || {
             for record in self.broker.read(&self.topic, Some(&from))? {
                 from[record.partition] = record.offset + 1;
-                let after = record.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
-                if after.split_once("\"after\":").is_some_and(|(_, after)| after.contains(&needle)) {
+                let value = record.value.as_deref().map(String::from_utf8_lossy).unwrap_or_default().into_owned();
+                // a flattened row has no images
+                let row = value.split_once("\"after\":").map_or(&*value, |(_, after)| after);
+                if row.contains(&needle) {
                     partitions.insert(record.partition);
                     keys.insert(record.key);
                 }

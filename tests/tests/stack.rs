@@ -17,6 +17,8 @@ mod command;
 mod discovery;
 #[path = "stack/evolution.rs"]
 mod evolution;
+#[path = "stack/flattened.rs"]
+mod flattened;
 #[path = "stack/groups.rs"]
 mod groups;
 #[path = "stack/histories.rs"]

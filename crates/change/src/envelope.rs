@@ -5,7 +5,9 @@
 //! columns, where the record says of what type they are, and holds null where one is gone. Of a delete only the record key
 //! is read: under the default replica identity Debezium invents the rest of `before`. Records that change no row
 //! are told apart by their shape. Both converter modes are read: with `schemas.enable=true` the payload is taken
-//! and the record's schema decides the units.
+//! and the record's schema decides the units. Rows that a transform has flattened are read in `flat`.
+
+mod flat;
 
 use std::{cell::Cell as Slot, fmt, sync::Arc};
 
@@ -16,11 +18,12 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::{
-    BatchBuilder, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
+    BatchBuilder, EnvelopeForm, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
     batch::Origin,
     cell::{Cell, CellSeed},
     order::{Place, Restart, Sequence},
     record_schema::RecordSchema,
+    schema::Named,
     wire::Wire,
 };
 
@@ -96,6 +99,10 @@ impl Decoder {
         horizon: &mut Horizon,
         batch: &mut BatchBuilder,
     ) -> Result<Decoded, Malformed> {
+        if let EnvelopeForm::Flattened(flattening) = self.schema.form() {
+            let flattening = Arc::clone(flattening);
+            return self.decode_flattened(&flattening, record, horizon, batch);
+        }
         let Some(value) = record.value else { return Ok(Decoded::NoChange(NoChange::Tombstone)) };
         let mut envelope = self.envelope(text(value, "value")?)?;
         if let Some(payload) = envelope.payload {
@@ -129,15 +136,27 @@ impl Decoder {
             (_, None) => return Err(Problem::NotAnEnvelope("it has no row in after").into()),
             (_, Some(cells)) => cells,
         };
-        self.fill_gone(&mut cells)?;
+        self.add(op, order, &mut cells, &record, batch)
+    }
+
+    /// Adds a row to the batch, unless something is missing from it.
+    fn add(
+        &mut self,
+        op: Op,
+        order: Order,
+        cells: &mut [Cell<'_>],
+        record: &RecordRef<'_>,
+        batch: &mut BatchBuilder,
+    ) -> Result<Decoded, Malformed> {
+        self.fill_gone(cells)?;
         if matches!(op, Op::Create | Op::Read)
             && let Some(left_out) = cells.iter().position(|cell| *cell == Cell::Unchanged)
         {
             return Err(Problem::LeftOut.at(&self.schema.columns()[left_out].name));
         }
-        self.settle_unfit(&mut cells);
+        self.settle_unfit(cells);
         let deleted = op == Op::Delete;
-        batch.push(&cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
+        batch.push(cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
         Ok(Decoded::Change(op, order))
     }
 
@@ -152,7 +171,7 @@ impl Decoder {
         if self.record_schema.as_deref() == Some(record_schema) {
             return Ok(None);
         }
-        if let Some(row) = RecordSchema::of_row(record_schema) {
+        if let Some(row) = RecordSchema::of_row(record_schema, self.schema.form()) {
             if self.schema.grows()
                 && let Some(grown) = self.schema.extended_by(row.columns()).map_err(Problem::NewColumn)?
             {
@@ -216,6 +235,33 @@ impl Decoder {
         parse(json, "value", seed).map_err(|problem| fault.unwrap_or_else(|| problem.into()))
     }
 
+    /// Reads the value of a column, the next one in `map`.
+    #[inline]
+    fn read_cell<'a, A: MapAccess<'a>>(
+        &self,
+        index: usize,
+        cells: &mut [Cell<'a>],
+        map: &mut A,
+        fault: &mut Option<Malformed>,
+    ) -> Result<(), A::Error> {
+        let column = &self.schema.columns()[index];
+        if cells[index] != Cell::Missing {
+            *fault = Some(Problem::ColumnTwice.at(&column.name));
+            return Err(A::Error::custom("refused"));
+        }
+        let seed = CellSeed {
+            name: &column.name,
+            data_type: &column.data_type,
+            wire: self.wires[index],
+            seen: &self.seen[index],
+            placeholder: Some(self.schema.placeholder()),
+            unfit: column.unfit,
+            fault,
+        };
+        cells[index] = map.next_value_seed(seed)?;
+        Ok(())
+    }
+
     /// A row of nothing but the key columns, from a record key.
     fn key_cells<'a>(&self, json: &'a str) -> Result<Vec<Cell<'a>>, Malformed> {
         // with schemas.enable=true the key has the same wrapper as the value
@@ -243,8 +289,8 @@ impl Decoder {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wrapper<'a> {
-    #[serde(borrow, rename = "schema")]
-    _schema: &'a RawValue,
+    #[serde(borrow)]
+    schema: &'a RawValue,
     #[serde(borrow)]
     payload: &'a RawValue,
 }
@@ -473,21 +519,7 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            let column = &schema.columns()[index];
-            if cells[index] != Cell::Missing {
-                *fault = Some(Problem::ColumnTwice.at(&column.name));
-                return Err(A::Error::custom("refused"));
-            }
-            let seed = CellSeed {
-                name: &column.name,
-                data_type: &column.data_type,
-                wire: decoder.wires[index],
-                seen: &decoder.seen[index],
-                placeholder: Some(schema.placeholder()),
-                unfit: column.unfit,
-                fault: &mut *fault,
-            };
-            cells[index] = map.next_value_seed(seed)?;
+            decoder.read_cell(index, &mut cells, &mut map, fault)?;
             hint = index + 1;
         }
         Ok(Some(cells))
@@ -518,18 +550,13 @@ impl Visitor<'_> for ColumnSeed<'_> {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
-        match self.schema.position(name, self.hint) {
-            Some(index) if self.key_only && !self.schema.key().contains(&index) => Ok(None),
-            Some(index) if self.schema.is_companion(Some(index)) => {
+        match self.schema.named(name, self.hint) {
+            Named::Column(index) if !self.key_only || self.schema.key().contains(&index) => Ok(Some(index)),
+            Named::Unknown if !self.key_only => {
                 *self.fault = Some(Problem::UnknownColumn.at(name));
                 Err(E::custom("refused"))
             }
-            None if self.key_only || self.schema.passes_over(name) => Ok(None),
-            None => {
-                *self.fault = Some(Problem::UnknownColumn.at(name));
-                Err(E::custom("refused"))
-            }
-            found => Ok(found),
+            _ => Ok(None),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod cell;
 pub mod decimal;
 pub mod envelope;
 pub mod evolution;
+pub mod form;
 pub mod lsn;
 pub mod malformed;
 pub mod model;
@@ -27,6 +28,7 @@ pub mod wire;
 
 pub use batch::{BatchBuilder, ChangeBatch};
 pub use envelope::{Decoded, Decoder, NoChange};
+pub use form::{Deletes, EnvelopeForm, Flattening, Metadata};
 pub use lsn::Lsn;
 pub use malformed::{Malformed, Problem};
 pub use op::Op;

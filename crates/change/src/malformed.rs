@@ -43,6 +43,20 @@ pub enum Problem {
     /// The source block's LSN or sequence cannot be read.
     #[error("the source block has an unreadable {0}")]
     BadLsn(&'static str),
+    /// A flattened row says nothing in a field that it needs.
+    #[error("the row says nothing in `{field}`; {remedy}")]
+    NoMetadata {
+        /// The field's name.
+        field: String,
+        /// What to change, in the transform or in the config.
+        remedy: &'static str,
+    },
+    /// A flattened row cannot be ordered by its offset.
+    #[error("the record has no offset to order it by")]
+    NoOffset,
+    /// An envelope in a topic whose rows are flattened.
+    #[error("an envelope, not a flattened row; set the table's envelope to \"debezium\"")]
+    NotFlattened,
     /// A row change without a record key.
     #[error("the record has no key; set a primary key or message.key.columns")]
     NoKey,

@@ -10,10 +10,22 @@ use crate::{Lsn, Op};
 /// The pair (anchor, LSN). The guard lets an event through when its order is greater than the stored one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order {
-    /// The commit LSN that preceded the event's transaction.
+    /// The commit LSN that preceded the event's transaction; or, by [`Order::of_offset`], a place in the partition.
     pub anchor: Lsn,
     /// The WAL address of the row change.
     pub lsn: Lsn,
+}
+
+impl Order {
+    /// The order of a record by its offset in its partition, where not every record names an LSN: the anchor is the
+    /// offset after it, above zero. A connector that delivers a part of its history again goes on from there in the
+    /// same order, so the last record of a key is the right one; and a topic that is read again has the offsets that it
+    /// had. `None` for an offset below zero.
+    #[must_use]
+    pub fn of_offset(offset: i64, lsn: Lsn) -> Option<Self> {
+        let offset = u64::try_from(offset).ok()?;
+        Some(Self { anchor: Lsn::try_from(offset + 1).ok()?, lsn })
+    }
 }
 
 impl std::fmt::Display for Order {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{Column, DataType, TableSchema, wire::Wire};
+use crate::{Column, DataType, EnvelopeForm, TableSchema, wire::Wire};
 
 /// A record's schema, or that of one of its fields. Only what decides a value's type and meaning is read.
 #[derive(Deserialize)]
@@ -34,10 +34,16 @@ struct Parameters<'a> {
 }
 
 impl<'a> RecordSchema<'a> {
-    /// The schema of an envelope's row image; `None` where `text` is no envelope's schema.
-    pub(crate) fn of_row(text: &'a str) -> Option<Self> {
-        let record: Self = serde_json::from_str(text).ok()?;
-        record.fields.into_iter().find(|field| field.field.as_deref() == Some("after"))
+    /// The schema of a row, as a record of this form carries it; `None` where `text` is no such record's schema.
+    pub(crate) fn of_row(text: &'a str, form: &EnvelopeForm) -> Option<Self> {
+        let mut record: Self = serde_json::from_str(text).ok()?;
+        match form {
+            EnvelopeForm::Debezium => record.fields.into_iter().find(|field| field.field.as_deref() == Some("after")),
+            EnvelopeForm::Flattened(flattening) => {
+                record.fields.retain(|field| !field.field.as_deref().is_some_and(|name| flattening.has_added(name)));
+                Some(record)
+            }
+        }
     }
 
     /// The form of each of the table's columns.
@@ -133,14 +139,14 @@ pub struct Described {
 impl Described {
     /// What the key and the value of a record say; `None` where the value carries no schema, or the key is no object.
     #[must_use]
-    pub fn by(key: &[u8], value: &[u8]) -> Option<Self> {
+    pub fn by(form: &EnvelopeForm, key: &[u8], value: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Wrapper<'a> {
             #[serde(borrow)]
             schema: &'a RawValue,
         }
         let value: Wrapper<'_> = serde_json::from_slice(value).ok()?;
-        let columns = RecordSchema::of_row(value.schema.get())?.columns().collect();
+        let columns = RecordSchema::of_row(value.schema.get(), form)?.columns().collect();
         // without a schema the key is the row's part itself
         let key = match serde_json::from_slice::<Wrapper<'_>>(key) {
             Ok(key) => {
@@ -168,8 +174,9 @@ mod tests {
         let record: HashMap<&str, &RawValue> = serde_json::from_str(line).unwrap();
         let value = record["value"].get().as_bytes();
         let wrapped = br#"{"schema":{"type":"struct","fields":[{"type":"int64","field":"id"}]},"payload":{"id":3}}"#;
+        let form = EnvelopeForm::Debezium;
         for key in [record["key"].get().as_bytes(), wrapped] {
-            let Described { columns, key } = Described::by(key, value).unwrap();
+            let Described { columns, key } = Described::by(&form, key, value).unwrap();
             let columns: Vec<_> =
                 columns.iter().map(|column| format!("{} {}", column.name, column.data_type)).collect();
             assert_eq!(
@@ -177,15 +184,15 @@ mod tests {
                 ("id long, a int, b string, c string".to_owned(), vec!["id".to_owned()])
             );
         }
-        assert_eq!(Described::by(wrapped, br#"{"op":"c","after":{"id":1}}"#), None);
-        assert_eq!(Described::by(b"7", value), None);
-        assert_eq!(Described::by(wrapped, b"\xff"), None);
+        assert_eq!(Described::by(&form, wrapped, br#"{"op":"c","after":{"id":1}}"#), None);
+        assert_eq!(Described::by(&form, b"7", value), None);
+        assert_eq!(Described::by(&form, wrapped, b"\xff"), None);
     }
 
     #[test]
     fn a_record_s_own_schema_gives_the_types_that_the_type_matrix_declares() {
         let recorded = include_str!("../../../testdata/debezium/types_schema.json");
-        let row = RecordSchema::of_row(recorded).unwrap();
+        let row = RecordSchema::of_row(recorded, &EnvelopeForm::Debezium).unwrap();
         let found: HashMap<_, _> = row.columns().map(|column| (column.name.clone(), column)).collect();
         for (name, _, data_type, [precise, ..]) in COLUMNS {
             // an hstore that is written as JSON says that it is JSON

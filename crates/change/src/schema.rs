@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::{placeholder::Placeholder, wire::Wire};
+use crate::{form::EnvelopeForm, placeholder::Placeholder, wire::Wire};
 
 /// A column's type in the replica, by its name in the Delta protocol ("Primitive Types"). What Delta has no type for is
 /// a `string` there, in one form of its own.
@@ -286,6 +286,7 @@ pub struct TableSchema {
     key: Vec<usize>,
     meta: MetaColumns,
     placeholder: Placeholder,
+    form: EnvelopeForm,
     passed_over: BTreeSet<String>,
     grows: bool,
     arrow: SchemaRef,
@@ -343,6 +344,15 @@ pub enum SchemaError {
     /// Delta column names are case-insensitive.
     #[error("columns `{0}` and `{1}` have one name in Delta, which ignores case; leave one out")]
     SameName(String, String),
+    /// A column of the name of a field that a flattened envelope has beside its columns.
+    #[error(
+        "column `{0}` has the name of a metadata field; give the field another one, in the transform's add.fields and in \
+         [table.flattened]"
+    )]
+    MetadataColumn(String),
+    /// One name for two such fields.
+    #[error("two metadata fields have the name `{0}`")]
+    MetadataTwice(String),
 }
 
 impl TableSchema {
@@ -381,20 +391,20 @@ impl TableSchema {
             return Err(SchemaError::SameName(pair[0].1.clone(), pair[1].1.clone()));
         }
         let arrow = Arc::new(Schema::new(fields));
-        let (placeholder, passed_over) = (Placeholder::default(), BTreeSet::new());
-        Ok(Self { columns, lenient, key, meta, placeholder, passed_over, grows: false, arrow })
+        let (placeholder, form, passed_over) = (Placeholder::default(), EnvelopeForm::default(), BTreeSet::new());
+        Ok(Self { columns, lenient, key, meta, placeholder, form, passed_over, grows: false, arrow })
     }
 
     /// The same table with other columns, the key's among them.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// As [`Self::new`], and as [`Self::with_form`].
     pub fn with_columns(&self, columns: Vec<Column>) -> Result<Self, SchemaError> {
         let key: Vec<_> = self.key_names().map(str::to_owned).collect();
         let is_of_source = |column: &Column| !self.is_companion(self.position(&column.name, 0));
         let columns = columns.into_iter().filter(is_of_source).collect();
         let Self { columns, lenient, key, arrow, .. } = Self::new(columns, &key, self.meta.clone())?;
-        Ok(Self { columns, lenient, key, arrow, ..self.clone() })
+        Self { columns, lenient, key, arrow, ..self.clone() }.with_form(self.form.clone())
     }
 
     /// The same table, of a connector that writes this in place of a value that it was not sent.
@@ -431,6 +441,23 @@ impl TableSchema {
     #[must_use]
     pub fn placeholder(&self) -> &Placeholder {
         &self.placeholder
+    }
+
+    /// The same table, of a topic that carries its changes in this form.
+    ///
+    /// # Errors
+    /// [`SchemaError`] where a column has the name of a metadata field, or two fields have one name.
+    pub fn with_form(self, form: EnvelopeForm) -> Result<Self, SchemaError> {
+        if let EnvelopeForm::Flattened(flattening) = &form {
+            flattening.check(self.columns.iter().map(|column| column.name.as_str()))?;
+        }
+        Ok(Self { form, ..self })
+    }
+
+    /// The form of its change events.
+    #[must_use]
+    pub fn form(&self) -> &EnvelopeForm {
+        &self.form
     }
 
     /// The source's columns, in order, and after them the companions of those that keep what does not fit as text.
@@ -473,6 +500,16 @@ impl TableSchema {
         &self.arrow
     }
 
+    /// What the source's column of this name is here, with a hint where it may stand.
+    #[must_use]
+    pub(crate) fn named(&self, name: &str, hint: usize) -> Named {
+        match self.position(name, hint) {
+            Some(index) if !self.is_companion(Some(index)) => Named::Column(index),
+            None if self.passes_over(name) => Named::PassedOver,
+            _ => Named::Unknown,
+        }
+    }
+
     /// The position of a column, with a hint where it may stand.
     #[must_use]
     pub(crate) fn position(&self, name: &str, hint: usize) -> Option<usize> {
@@ -481,6 +518,16 @@ impl TableSchema {
             _ => self.columns.iter().position(|c| c.name == name),
         }
     }
+}
+
+/// What a column of the source is in the table.
+pub(crate) enum Named {
+    /// The column at this position.
+    Column(usize),
+    /// One that is left out.
+    PassedOver,
+    /// None that the table knows.
+    Unknown,
 }
 
 /// Adds the companions, and names the columns that do not refuse what they cannot hold.

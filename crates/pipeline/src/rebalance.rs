@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    Accept, AssignedPartition, Backoff, Before, Checkpoint, Epoch, Fault, Observer, Pipeline, Replica, Source, Table,
+    Accept, AssignedPartition, Backoff, Before, Checkpoint, Fault, Observer, Pipeline, Replica, Source, Table,
     TopicPartition,
     start::{self, Arrival, Start},
     table::{Flow, Reading, State},
@@ -75,6 +75,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     /// Where each of a table's partitions is to be read from. A table that has halted reads none.
     async fn starts(&mut self, index: usize, assigned: &[&AssignedPartition]) -> Result<Starts, Fault> {
         let Self { tables, source, settings, .. } = self;
+        let by_offset = tables[index].schema().form().orders_by_offset();
         let Table { name, state, replica, epoch: known, accept, .. } = &mut tables[index];
         let (State::Running, Some(replica)) = (&*state, replica) else { return Ok(Starts::default()) };
         let named: Vec<_> = assigned.iter().map(|assigned| assigned.partition.clone()).collect();
@@ -87,7 +88,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         };
         let epoch = replica.epoch();
         start::enter(name, known, epoch)?;
-        let of = |assigned| Arrival { table: name, assigned, checkpoint: &checkpoint, epoch, accept: *accept };
+        let accept = *accept;
+        let of = |assigned| Arrival { table: name, assigned, checkpoint: &checkpoint, epoch, accept, by_offset };
         let arrivals: Vec<_> = assigned.iter().map(|assigned| of(assigned)).collect();
 
         let resumes: Vec<_> = arrivals.iter().map(|arrival| arrival.resume(settings.start_at)).collect();
@@ -127,11 +129,12 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         for assigned in &candidates {
             let AssignedPartition { partition, .. } = assigned;
             let Some(&index) = self.by_topic.get(&partition.topic) else { continue };
-            let Table { name, partitions, .. } = &self.tables[index];
+            let Table { name, partitions, epoch, .. } = &self.tables[index];
             let Some(reading) = partitions.get(&partition.partition) else { continue };
             let (resume, checkpoint) = (Some(reading.position), &Checkpoint::new());
-            let (epoch, accept) = (Epoch::default(), Accept::default());
-            let arrival = Arrival { table: name, assigned, checkpoint, epoch, accept };
+            let (epoch, accept) = (epoch.unwrap_or_default(), Accept::default());
+            let by_offset = self.tables[index].schema().form().orders_by_offset();
+            let arrival = Arrival { table: name, assigned, checkpoint, epoch, accept, by_offset };
             let wanted: Vec<_> = arrival.witness_wanted(resume).into_iter().collect();
             let found = look(&mut self.source, &wanted, name, self.settings.backoff(index)).await?;
             if let Err(fault) = arrival.start(resume, found.first().copied().unwrap_or(Before::Unknown)) {

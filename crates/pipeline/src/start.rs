@@ -46,6 +46,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) epoch: Epoch,
     pub(crate) accept: Accept,
+    /// The table's rows are ordered by the offsets of their records.
+    pub(crate) by_offset: bool,
 }
 
 impl Mark {
@@ -99,6 +101,9 @@ impl Arrival<'_> {
         let (low, high) = (*low, *high);
         let Some(position) = resume else { return self.begin() };
         let offset = position.offset;
+        if self.by_offset && position.horizon != Horizon::default() {
+            return Err(self.begin_anew("its rows are ordered by LSNs, of a time before its deletes were tombstones"));
+        }
         if offset < low {
             return self.gap(offset, position);
         }
@@ -113,6 +118,9 @@ impl Arrival<'_> {
             return Ok(Start { position, is_rewound: false });
         };
         let what = "the topic was re-created, or this is another cluster";
+        if self.by_offset {
+            return Err(self.begin_anew(&format!("{sign}: {what}, and the table's rows are ordered by their offsets")));
+        }
         if !self.accept.topic {
             return Err(Fault::halt(format!(
                 "{partition}: {sign}: {what}; check [kafka] bootstrap_servers and the topic; if it is the right one, \
@@ -125,6 +133,17 @@ impl Arrival<'_> {
         let horizon = Horizon { snapshots: Lsn::ZERO, streamed: streamed.max(snapshots), at };
         let position = Position { offset: low, horizon, witness: Witness::UNKNOWN };
         Ok(Start { position, is_rewound: true })
+    }
+
+    /// The offsets of the topic do not tell which of its records are newer than the table's rows.
+    fn begin_anew(&self, why: &str) -> Fault {
+        let Self { table, assigned: AssignedPartition { partition, .. }, epoch, .. } = self;
+        // an epoch that no record is older than, unless it is of an earlier one
+        let next = epoch.since + 1;
+        Fault::halt(format!(
+            "{partition}: {why}; check [kafka] bootstrap_servers, the topic and the table's envelope; if they are right, \
+             `highwater run --accept-epoch {table}@{next}` soft-deletes its rows and fills it again from the whole topic"
+        ))
     }
 
     /// At the beginning: nobody knows a position, or the only one counts on what the table has not got.
@@ -246,11 +265,20 @@ mod tests {
         since: i64,
         found: Option<i64>,
         accept: Accept,
+        by_offset: bool,
     }
 
     impl Default for Case {
         fn default() -> Self {
-            Self { committed: None, checkpoint: None, range: (5, 9), since: 0, found: None, accept: Accept::default() }
+            Self {
+                committed: None,
+                checkpoint: None,
+                range: (5, 9),
+                since: 0,
+                found: None,
+                accept: Accept::default(),
+                by_offset: false,
+            }
         }
     }
 
@@ -266,6 +294,7 @@ mod tests {
                 checkpoint: &self.checkpoint.map(|known| (partition, known)).into_iter().collect(),
                 epoch,
                 accept: self.accept,
+                by_offset: self.by_offset,
             };
             let resume = arrival.resume(StartAt::Resume);
             let (_, high) = self.range;
@@ -297,7 +326,9 @@ mod tests {
         let checkpoint = [(partition.clone(), at(8, 2))].into();
         let assigned = AssignedPartition { partition, committed: group(at(7, 1)), low: 5, high: 9 };
         let (epoch, accept) = (Epoch::default(), Accept::default());
-        let arrival = Arrival { table: "orders", assigned: &assigned, checkpoint: &checkpoint, epoch, accept };
+        let by_offset = false;
+        let arrival =
+            Arrival { table: "orders", assigned: &assigned, checkpoint: &checkpoint, epoch, accept, by_offset };
         assert_eq!(arrival.resume(StartAt::Resume), Some(at(8, 2)));
         assert_eq!(arrival.resume(StartAt::Committed), Some(at(7, 1)));
         assert_eq!(arrival.resume(StartAt::Earliest), None);
@@ -340,6 +371,24 @@ mod tests {
         assert_eq!(Case { found: None, ..longer(0) }.offset(), 7, "no record stands there");
         let first_kept = Case { checkpoint: Some(witnessed(5)), found: Some(1), ..Case::default() };
         assert_eq!(first_kept.offset(), 5, "the record before it is gone, and is not asked for");
+    }
+
+    #[test]
+    fn a_table_that_is_ordered_by_offsets_needs_an_epoch_where_they_begin_again() {
+        let accept = Accept { topic: true, ..Accept::default() };
+        let case = |checkpoint| Case { checkpoint: Some(checkpoint), accept, by_offset: true, ..Case::default() };
+        let cases = [
+            (Case { range: (2, 6), since: 7, ..case(witnessed(7)) }, "offset 7 is acknowledged but", "orders@8"),
+            (Case { found: Some(KNOWN + 1), ..case(witnessed(7)) }, "the record before offset 7 is not", "orders@1"),
+            (case(at(7, 3)), "its rows are ordered by LSNs", "orders@1"),
+        ];
+        for (case, sign, epoch) in cases {
+            let halted = case.starts().unwrap_err();
+            let remedy = format!("`highwater run --accept-epoch {epoch}`");
+            assert!(halted.contains(sign) && halted.contains(&remedy), "{halted}");
+        }
+        assert_eq!(Case { found: Some(KNOWN), ..case(witnessed(7)) }.offset(), 7);
+        assert_eq!(Case { since: 1, committed: marked(8, 7, 0, 8), ..case(at(5, 0)) }.offset(), 5, "accepted");
     }
 
     #[test]

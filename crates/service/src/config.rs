@@ -5,6 +5,7 @@
 //! a log.
 
 mod expand;
+mod flattened;
 mod pattern;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
@@ -17,7 +18,10 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
 
 pub(crate) use self::pattern::Pattern;
-use self::pattern::Topics;
+use self::{
+    flattened::{EnvelopeName, FlattenedSection},
+    pattern::Topics,
+};
 
 /// A config that can be run.
 #[derive(Debug, Clone)]
@@ -279,6 +283,9 @@ struct TableSection {
     schema_changes: SchemaChanges,
     unavailable_value_placeholder: Option<String>,
     #[serde(default)]
+    envelope: EnvelopeName,
+    flattened: Option<FlattenedSection>,
+    #[serde(default)]
     meta_columns: MetaSection,
 }
 
@@ -376,6 +383,7 @@ impl TableSection {
         let placeholder = self.unavailable_value_placeholder.map(|text| text.parse());
         Ok(Pattern {
             placeholder: placeholder.transpose().map_err(|e: SchemaError| at(&e))?.unwrap_or_else(Placeholder::default),
+            form: self.envelope.form(self.flattened).map_err(|e| at(&e))?,
             topics,
             location: self.location,
             on_error: match self.on_error {
@@ -409,7 +417,7 @@ fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::
 
 #[cfg(test)]
 mod tests {
-    use change::Described;
+    use change::{Deletes, Described, EnvelopeForm, Flattening, Metadata};
 
     use super::*;
 
@@ -509,6 +517,27 @@ mod tests {
         assert!(!schema.grows() && schema.passes_over("secret"));
         let both = GOOD.replace("key =", "exclude_columns = [\"amount\"]\nkey =");
         assert!(Config::parse(&both).unwrap_err().0[0].contains("under columns and under exclude_columns"));
+    }
+
+    #[test]
+    fn a_flattened_table_names_its_fields_and_what_is_left_of_a_delete() {
+        let flattened = |section: &str| {
+            Config::parse(&format!("{GOOD}\nenvelope = \"flattened\"\n{section}")).map(|config| config.tables)
+        };
+        let form = |section| flattened(section).unwrap()[0].schema.form().clone();
+        let of = |flattening| EnvelopeForm::Flattened(Arc::new(flattening));
+        assert_eq!(form(""), of(Flattening::default()));
+        let named = "[table.flattened]\nprefix = \"_\"\ndeletes = \"tombstone\"\nlsn = \"wal\"\nts_ms = \"at\"";
+        let expected =
+            Flattening::new("_", Deletes::Tombstone).with_name(Metadata::Lsn, "wal").with_name(Metadata::Time, "at");
+        assert_eq!(form(named), of(expected));
+
+        let problem = |text: &str| Config::parse(text).unwrap_err().0.join("; ");
+        let taken = problem(&format!("{GOOD}\nenvelope = \"flattened\"\n[table.flattened]\nop = \"amount\""));
+        assert!(taken.contains("column `amount` has the name of a metadata field"), "{taken}");
+        let idle = problem(&format!("{GOOD}\n[table.flattened]\ndeletes = \"rewrite\""));
+        assert!(idle.contains("[table.flattened] needs envelope = \"flattened\""), "{idle}");
+        assert!(problem(&format!("{GOOD}\nenvelope = \"avro\"")).contains("unknown variant `avro`"));
     }
 
     #[test]

@@ -108,7 +108,11 @@ fn look(
         let Some(pattern) = patterns.iter().find(|pattern| pattern.is_for(&topic)) else { continue };
         let table = if pattern.needs_a_record() {
             // a topic without a record is looked at again
-            let Some(described) = source_kafka::first_record(kafka, &topic, Described::by)? else { continue };
+            let Some(described) =
+                source_kafka::first_record(kafka, &topic, |key, value| Described::by(pattern.form(), key, value))?
+            else {
+                continue;
+            };
             let described = described.ok_or_else(|| {
                 "its records do not name their columns: set schemas.enable=true in the connector's converters, or give the \
                  table a key and columns (highwater init writes them)"

@@ -73,8 +73,9 @@ fn message(line: &str, number: usize, default_topic: &str) -> Recorded {
 fn row_of(envelope: &str) -> Option<Vec<u8>> {
     let envelope: serde_json::Value = serde_json::from_str(envelope).ok()?;
     let envelope = envelope.get("payload").unwrap_or(&envelope);
-    let row = ["before", "after"].iter().filter_map(|image| envelope.get(image)).find(|row| row.is_object())?;
-    Some(row.to_string().into_bytes())
+    let image = ["before", "after"].iter().filter_map(|image| envelope.get(image)).find(|row| row.is_object());
+    // a flattened one is the row itself
+    Some(image.unwrap_or(envelope).to_string().into_bytes())
 }
 
 /// What is said of one message.

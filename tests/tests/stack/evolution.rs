@@ -96,11 +96,11 @@ fn altered(shop: &Shop, first: &Highwater, second: &Highwater, done: &AtomicBool
 #[test]
 fn columns_that_come_go_and_widen_under_load_with_kills_arrive() -> Result<()> {
     let stack = shared()?;
-    let shop = Shop::open(&stack, "evolution", 3)?;
+    let shop = Shop::open(&stack, "evolution", 3)?.with_connector(&SCHEMAS);
     let first = Highwater::configure(&stack.scratch.folder("evolution")?, &shop)?;
     let second = first.another("second")?;
     shop.generate(500, 0, 0, 1)?;
-    shop.connect_with(&SCHEMAS)?;
+    shop.connect()?;
     let done = AtomicBool::new(false);
     let (transactions, kills) = thread::scope(|scope| -> Result<(u32, u32)> {
         let load = scope.spawn(|| load(&shop, &done));
@@ -131,11 +131,11 @@ fn columns_that_come_go_and_widen_under_load_with_kills_arrive() -> Result<()> {
 #[test]
 fn a_strict_table_halts_at_the_first_new_column_and_goes_on_once_it_is_declared() -> Result<()> {
     let stack = shared()?;
-    let shop = Shop::open(&stack, "strict", 1)?;
+    let shop = Shop::open(&stack, "strict", 1)?.with_connector(&SCHEMAS);
     let highwater = Highwater::configure(&stack.scratch.folder("strict")?, &shop)?;
     highwater.change("on_error = \"halt\"", "on_error = \"halt\"\nschema_changes = \"strict\"")?;
     shop.generate(100, 0, 0, 1)?;
-    shop.connect_with(&SCHEMAS)?;
+    shop.connect()?;
     shop.delivered()?;
     highwater.catch_up()?;
     shop.database

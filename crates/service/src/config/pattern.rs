@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use change::{Column, Described, MetaColumns, Placeholder, TableSchema};
+use change::{Column, Described, EnvelopeForm, MetaColumns, Placeholder, TableSchema};
 use pipeline::OnError;
 use regex::Regex;
 
@@ -21,6 +21,7 @@ pub(crate) struct Pattern {
     pub(super) excluded: BTreeSet<String>,
     pub(super) grows: bool,
     pub(super) placeholder: Placeholder,
+    pub(super) form: EnvelopeForm,
     pub(super) meta: MetaColumns,
 }
 
@@ -49,6 +50,11 @@ impl Pattern {
         }
     }
 
+    /// The form of its topics' records.
+    pub(crate) fn form(&self) -> &EnvelopeForm {
+        &self.form
+    }
+
     /// Whether a record has to say what the section leaves open.
     pub(crate) fn needs_a_record(&self) -> bool {
         self.key.is_none() || self.columns.is_none()
@@ -75,6 +81,7 @@ impl Pattern {
         }
         let schema = TableSchema::new(columns, &key, self.meta.clone()).map_err(|e| format!("table `{name}`: {e}"))?;
         let schema = schema.passing_over(self.excluded.iter().cloned()).with_placeholder(self.placeholder.clone());
+        let schema = schema.with_form(self.form.clone()).map_err(|e| format!("table `{name}`: {e}"))?;
         let schema = Arc::new(if self.grows { schema.growing() } else { schema });
         let (topic, location) = (topic.to_owned(), named(&self.location));
         Ok(TableConfig { name, topic, location, on_error: self.on_error, schema })
