@@ -8,6 +8,7 @@ mod config;
 mod dead_letters;
 mod demo;
 mod explain;
+mod init;
 mod logging;
 mod print;
 mod progress;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match cli.command {
+            Command::Init(args) => init::init(args).await,
             Command::Run(args) => run::run(args).await,
             Command::Replay(args) => run::replay(args).await,
             Command::DeadLetters(args) => dead_letters::dead_letters(args).await,
