@@ -61,7 +61,7 @@ impl Shop {
     /// The same with other settings of its connector.
     #[must_use]
     pub fn with_connector(mut self, settings: &[(&'static str, &str)]) -> Self {
-        self.settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        self.settings.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
         self
     }
 

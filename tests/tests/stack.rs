@@ -9,6 +9,8 @@
 mod accidents;
 #[path = "stack/captures.rs"]
 mod captures;
+#[path = "stack/catalog.rs"]
+mod catalog;
 #[path = "stack/changes.rs"]
 mod changes;
 #[path = "stack/command.rs"]

@@ -30,6 +30,8 @@ pub(crate) enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Writes a config: tables, columns, types and keys as PostgreSQL's catalog has them and as the connector sends them.
+    Init(InitArgs),
     /// Applies events to the replicas, as a member of the consumer group.
     Run(RunArgs),
     /// Applies whole topics once more, from the earliest offset: nothing may change.
@@ -53,6 +55,33 @@ pub(crate) struct ConfigArg {
     /// The config file.
     #[arg(short, long, default_value = "highwater.toml")]
     pub(crate) config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The database, as postgres://user:password@host/database?sslmode=disable|prefer|require|verify-full; by default the
+    /// environment variable DATABASE_URL, which keeps the password out of the list of processes.
+    #[arg(long, value_name = "URL")]
+    pub(crate) source: Option<String>,
+    /// The connector's config, as JSON: it decides which tables and columns are sent, and in which form.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) connector: Option<PathBuf>,
+    /// Only this table of those that the connector captures: its schema.table, or a regular expression about it. Can be given
+    /// several times.
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) table: Vec<String>,
+    /// The prefix of the topics' names, where --connector does not say it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) topic_prefix: Option<String>,
+    /// Where the tables are to be, a path or URL; each gets /schema/table.
+    #[arg(long, value_name = "ROOT", default_value = "lake")]
+    pub(crate) location: String,
+    /// Kafka's brokers.
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:9092")]
+    pub(crate) bootstrap_servers: String,
+    /// Write it to this file, which must not be there yet, instead of stdout.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

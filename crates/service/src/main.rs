@@ -9,6 +9,7 @@ mod dead_letters;
 mod demo;
 mod discover;
 mod explain;
+mod init;
 mod logging;
 mod print;
 mod progress;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
     };
     let outcome = runtime.block_on(async {
         match cli.command {
+            Command::Init(args) => init::init(args).await,
             Command::Run(args) => run::run(args).await,
             Command::Replay(args) => run::replay(args).await,
             Command::DeadLetters(args) => dead_letters::dead_letters(args).await,

@@ -152,10 +152,10 @@ fn both_kinds_of_tombstones_end_equal_with_and_without_a_schema() -> Result<()> 
     for (handling, deletes, has_schema) in
         [("rewrite-with-tombstone", "rewrite", true), ("delete-to-tombstone", "tombstone", false)]
     {
-        let (mut shop, highwater) = open(&stack, handling, deletes)?;
-        for converter in ["key.converter.schemas.enable", "value.converter.schemas.enable"] {
-            shop.settings.push((converter, has_schema.to_string()));
-        }
+        let (shop, highwater) = open(&stack, handling, deletes)?;
+        let schemas = has_schema.to_string();
+        let converters = ["key.converter.schemas.enable", "value.converter.schemas.enable"];
+        let shop = shop.with_connector(&converters.map(|converter| (converter, schemas.as_str())));
         shop.generate(300, 0, 0, 1)?;
         shop.connect()?;
         shop.generate(300, 600, 100, 2)?;

@@ -1,0 +1,37 @@
+//! What PostgreSQL knows about its tables, and the config of Highwater that follows from it.
+//!
+//! The way: [`PostgresSettings`] come from a URL, and [`connect`] makes a connection of them. [`Catalog::read`] asks
+//! the system catalog for the [`table::Table`]s that a [`Selection`] takes. [`Modes`] are what a Debezium connector's
+//! config says about the form of values. [`columns`] maps each column to its declaration under those modes, as
+//! docs/types.md has it; [`TablePlan`] adds the key and everything that an operator should know; and [`Draft`] writes
+//! it all down as a config with comments.
+//!
+//! What is said here about the connector was read from Debezium 3.6.1 and seen in recordings of it.
+
+mod catalog;
+mod connect;
+mod declare;
+mod draft;
+mod error;
+mod key;
+mod modes;
+mod patterns;
+mod plan;
+mod selection;
+mod settings;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod toast;
+mod topic;
+
+pub use catalog::Catalog;
+pub use connect::connect;
+pub use declare::{ColumnPlan, Sent, columns};
+pub use draft::{Draft, Drafted};
+pub use error::PostgresError;
+pub use modes::{BinaryMode, DecimalMode, IntervalMode, Modes, ModesError, TimeMode};
+pub use plan::TablePlan;
+pub use selection::Selection;
+pub use settings::PostgresSettings;
