@@ -1,6 +1,9 @@
 //! Exact dates and times: numbers of a declared unit, and ISO 8601 text, into days or microseconds.
 
-use jiff::civil::{Date, DateTime, Time};
+use jiff::{
+    civil::{Date, DateTime, Time},
+    fmt::temporal::Pieces,
+};
 
 use crate::{Problem, wire::Wire};
 
@@ -16,6 +19,7 @@ const OUT_OF_RANGE: Problem = Problem::Unfit("is infinite, or lies outside the y
 /// 0001-01-01 and 9999-12-31, in days since 1970-01-01: the range that every Delta reader can show.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 const MICROS_A_DAY: i64 = 86_400_000_000;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 fn in_range(micros: i64) -> Result<i64, Problem> {
     if DAYS.contains(&micros.div_euclid(MICROS_A_DAY)) { Ok(micros) } else { Err(OUT_OF_RANGE) }
@@ -95,14 +99,12 @@ pub(crate) fn instant(text: &str) -> Result<i64, Problem> {
     if is_beyond(text) {
         return Err(OUT_OF_RANGE);
     }
-    let instant: jiff::Timestamp = text.parse().map_err(|_| shape.clone())?;
-    if is_leap_second(text) {
+    // jiff's own instants end a day before the year 9999 does
+    let pieces = Pieces::parse(text).map_err(|_| shape.clone())?;
+    let (Some(time), Some(offset), false) = (pieces.time(), pieces.to_numeric_offset(), is_leap_second(text)) else {
         return Err(shape);
-    }
-    if instant.subsec_nanosecond() % 1000 != 0 {
-        return Err(TOO_FINE);
-    }
-    in_range(instant.as_microsecond())
+    };
+    in_range(since_epoch(pieces.date().to_datetime(time))? - i64::from(offset.seconds()) * 1_000_000)
 }
 
 /// A wall-clock time from ISO 8601 text, in microseconds since 1970-01-01T00:00:00. A trailing `Z`, which
@@ -116,11 +118,15 @@ pub(crate) fn wall_clock(text: &str) -> Result<i64, Problem> {
     if is_leap_second(text) || text.contains('[') || text.get(10..).is_some_and(|t| t.contains(['+', '-'])) {
         return Err(shape);
     }
-    let instant = time.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| OUT_OF_RANGE)?.timestamp();
-    if instant.subsec_nanosecond() % 1000 != 0 {
+    in_range(since_epoch(time)?)
+}
+
+/// Microseconds since 1970-01-01T00:00:00.
+fn since_epoch(time: DateTime) -> Result<i64, Problem> {
+    if time.subsec_nanosecond() % 1000 != 0 {
         return Err(TOO_FINE);
     }
-    in_range(instant.as_microsecond())
+    i64::try_from(time.duration_since(EPOCH).as_micros()).map_err(|_| OUT_OF_RANGE)
 }
 
 /// A date from ISO 8601 text, in days since 1970-01-01.
@@ -157,6 +163,19 @@ mod tests {
         assert_eq!(days(19_782, None), Ok(19_782));
         assert_eq!(date("0001-01-01"), Ok(*DAYS.start()));
         assert_eq!(date("9999-12-31"), Ok(*DAYS.end()));
+    }
+
+    #[test]
+    fn the_first_and_the_last_microsecond_are_in_range_and_their_neighbours_are_not() {
+        let (first, last) = (*DAYS.start() * MICROS_A_DAY, (*DAYS.end() + 1) * MICROS_A_DAY - 1);
+        assert_eq!(wall_clock("0001-01-01T00:00:00"), Ok(first));
+        assert_eq!(wall_clock("9999-12-31T23:59:59.999999Z"), Ok(last));
+        assert_eq!(instant("0001-01-01T00:00:00Z"), Ok(first));
+        assert_eq!(instant("9999-12-31T23:59:59.999999Z"), Ok(last));
+        assert_eq!(instant("9999-12-31T21:59:59.999999-02:00"), Ok(last));
+        assert_eq!(wall_clock("0000-12-31T23:59:59.999999"), Err(OUT_OF_RANGE));
+        assert_eq!(instant("0001-01-01T00:00:00+00:01"), Err(OUT_OF_RANGE));
+        assert_eq!(instant("9999-12-31T23:59:59.999999-00:01"), Err(OUT_OF_RANGE));
     }
 
     #[test]
