@@ -248,7 +248,7 @@ impl CellSeed<'_> {
             DataType::Time => time::of_day_text(&text).map(|text| Cell::Text(text.into())),
             DataType::Timestamp => time::instant(&text).map(Cell::Integer),
             DataType::TimestampNtz => time::wall_clock(&text).map(Cell::Integer),
-            DataType::Interval if text.starts_with('P') => return Ok(Cell::Text(text)),
+            DataType::Interval if text.starts_with('P') => time::interval(text).map(Cell::Text),
             _ => return Err(self.mismatch("a string")),
         };
         self.accept(cell, || text)

@@ -1,5 +1,7 @@
 //! Exact dates and times: numbers of a declared unit, and ISO 8601 text, into days or microseconds.
 
+use std::borrow::Cow;
+
 use jiff::{
     civil::{Date, DateTime, Time},
     fmt::temporal::Pieces,
@@ -144,6 +146,22 @@ pub(crate) fn date(text: &str) -> Result<i64, Problem> {
     days(i64::from(since.get_days()), None)
 }
 
+/// An interval in ISO 8601, to the microsecond. Debezium takes the seconds by way of a double and cuts them after nine
+/// digits, so that 1.801344 may come as 1.801343999: nothing else is that close below a microsecond.
+pub(crate) fn interval(text: Cow<'_, str>) -> Result<Cow<'_, str>, Problem> {
+    let Some((rest, fraction)) = text.strip_suffix('S').and_then(|text| text.rsplit_once('.')) else { return Ok(text) };
+    if fraction.len() <= 6 {
+        return Ok(text);
+    }
+    let is_micros = |digits: &&str| digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_digit());
+    let below = fraction.strip_suffix("999").filter(is_micros).ok_or(TOO_FINE)?;
+    let micros = below.parse::<u32>().map_err(|_| TOO_FINE)? + 1;
+    if micros == 1_000_000 {
+        return Err(TOO_FINE);
+    }
+    Ok(format!("{rest}.{}S", format!("{micros:06}").trim_end_matches('0')).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +226,24 @@ mod tests {
             "24:00:00.000001",
         ] {
             assert!(of_day_text(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_interval_keeps_its_microseconds_where_the_connector_cut_a_double() {
+        for (text, expected) in [
+            ("P1Y2M3DT4H5M6.789012S", "P1Y2M3DT4H5M6.789012S"),
+            ("P0Y0M0DT0H0M0S", "P0Y0M0DT0H0M0S"),
+            ("P1064Y1M-3613350DT0H0M1.801343999S", "P1064Y1M-3613350DT0H0M1.801344S"),
+            ("P0Y0M0DT-18H-28M-10.870951999S", "P0Y0M0DT-18H-28M-10.870952S"),
+            ("P0Y0M0DT0H0M0.799999999S", "P0Y0M0DT0H0M0.8S"),
+        ] {
+            assert_eq!(interval(text.into()).as_deref(), Ok(expected));
+        }
+        for text in
+            ["PT1.8013435S", "PT1.801343998S", "PT1.801344001S", "PT1.999999999S", "PT1.8013439999S", "PT1.+12345999S"]
+        {
+            assert_eq!(interval(text.into()), Err(TOO_FINE), "{text}");
         }
     }
 
