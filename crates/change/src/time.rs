@@ -64,8 +64,7 @@ pub(crate) fn of_day_text(text: &str) -> Result<String, Problem> {
         return of_day(MICROS_A_DAY, Some(Wire::Micros));
     }
     let (clock, fraction) = time.split_once('.').unwrap_or((time, ""));
-    let is_clock = clock.len() == 8 && clock.bytes().all(|b| b.is_ascii_digit() || b == b':');
-    if !is_clock || clock.ends_with("60") || !fraction.bytes().all(|b| b.is_ascii_digit()) {
+    if !has_form(clock, "00:00:00") || clock.ends_with("60") || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return Err(shape);
     }
     let parsed: Time = time.parse().map_err(|_| shape)?;
@@ -90,9 +89,16 @@ fn is_beyond(text: &str) -> bool {
         || text.strip_prefix(['+', '-']).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// jiff reads a leap second as second 59, and hour 24 is not a time that it knows.
-fn is_leap_second(text: &str) -> bool {
-    text.get(17..19) == Some("60")
+/// Whether digits stand where `form` has zeros, and the same marks where it has marks; `_` is any.
+fn has_form(text: &str, form: &str) -> bool {
+    let is_alike =
+        |(found, form): (u8, u8)| if form == b'0' { found.is_ascii_digit() } else { found == form || form == b'_' };
+    text.len() == form.len() && text.bytes().zip(form.bytes()).all(is_alike)
+}
+
+/// jiff reads other forms of ISO 8601, too, and a leap second as second 59; hour 24 is not a time that it knows.
+fn is_calendar_time(text: &str) -> bool {
+    text.get(..19).is_some_and(|time| has_form(time, "0000-00-00_00:00:00") && !time.ends_with("60"))
 }
 
 /// An instant from ISO 8601 text with an offset, in microseconds since 1970-01-01T00:00:00Z.
@@ -101,11 +107,12 @@ pub(crate) fn instant(text: &str) -> Result<i64, Problem> {
     if is_beyond(text) {
         return Err(OUT_OF_RANGE);
     }
+    if !is_calendar_time(text) {
+        return Err(shape);
+    }
     // jiff's own instants end a day before the year 9999 does
     let pieces = Pieces::parse(text).map_err(|_| shape.clone())?;
-    let (Some(time), Some(offset), false) = (pieces.time(), pieces.to_numeric_offset(), is_leap_second(text)) else {
-        return Err(shape);
-    };
+    let (Some(time), Some(offset)) = (pieces.time(), pieces.to_numeric_offset()) else { return Err(shape) };
     in_range(since_epoch(pieces.date().to_datetime(time))? - i64::from(offset.seconds()) * 1_000_000)
 }
 
@@ -116,10 +123,10 @@ pub(crate) fn wall_clock(text: &str) -> Result<i64, Problem> {
     if is_beyond(text) {
         return Err(OUT_OF_RANGE);
     }
-    let time: DateTime = text.strip_suffix('Z').unwrap_or(text).parse().map_err(|_| shape.clone())?;
-    if is_leap_second(text) || text.contains('[') || text.get(10..).is_some_and(|t| t.contains(['+', '-'])) {
+    if !is_calendar_time(text) || text.contains('[') || text[10..].contains(['+', '-']) {
         return Err(shape);
     }
+    let time: DateTime = text.strip_suffix('Z').unwrap_or(text).parse().map_err(|_| shape)?;
     in_range(since_epoch(time)?)
 }
 
@@ -138,7 +145,7 @@ pub(crate) fn date(text: &str) -> Result<i64, Problem> {
         return Err(OUT_OF_RANGE);
     }
     let date = text.strip_suffix('Z').unwrap_or(text);
-    if date.len() != 10 {
+    if !has_form(date, "0000-00-00") {
         return Err(shape);
     }
     let date: Date = date.parse().map_err(|_| shape)?;
@@ -269,6 +276,9 @@ mod tests {
             "",
             "2024-02-30T00:00:00Z",
             "2024-02-29T23:59:60Z",
+            "20240229T235960Z",
+            "2024-02-29T23Z",
+            "2024-W09-4T23:59:59Z",
             "2024-02-29 12:34:56",
             "2024-02-29T12:34:56",
             "+294276-12-31T23:59:59.999999Z",
@@ -277,10 +287,16 @@ mod tests {
         ] {
             assert!(instant(text).is_err(), "{text}");
         }
-        for text in ["2024-02-29T12:34:56+09:00", "2024-02-29T23:59:60", "2024-02-29T12:34:56[UTC]", "12:34:56"] {
+        for text in [
+            "2024-02-29T12:34:56+09:00",
+            "2024-02-29T23:59:60",
+            "20240229T235960",
+            "2024-02-29T12:34:56[UTC]",
+            "12:34:56",
+        ] {
             assert!(wall_clock(text).is_err(), "{text}");
         }
-        for text in ["2024-02-30", "2024-02-29T00:00:00Z", "20240229", "infinity", "0000-12-31"] {
+        for text in ["2024-02-30", "2024-02-29T00:00:00Z", "20240229", "20240229T1", "infinity", "0000-12-31"] {
             assert!(date(text).is_err(), "{text}");
         }
     }
