@@ -72,11 +72,15 @@ pub(crate) fn from_json(
     Ok(Some(unscaled))
 }
 
-/// Digits with a point or a sign are no base64, and what is no base64 is digits or refused later. A string of
-/// plain digits whose length is a multiple of four could be both.
+/// Whether a text without a point or a minus is a number, although base64 has all of its letters, too.
+pub(crate) fn is_number(text: &str) -> bool {
+    text == "Infinity" || text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'e' | b'E' | b'+'))
+}
+
+/// Digits with a point or a minus are no base64, and what is no base64 is digits or refused later. A string of
+/// plain digits, or one such as `1E+3`, whose length is a multiple of four could be both.
 fn tell_apart(text: &str, seen: &Cell<Option<Wire>>) -> Result<Wire, Problem> {
-    let digits = text.bytes().all(|b| b.is_ascii_digit());
-    let wire = match (digits, text.len().is_multiple_of(4) && !text.is_empty()) {
+    let wire = match (is_number(text), text.len().is_multiple_of(4) && !text.is_empty()) {
         (true, true) => return seen.get().ok_or(AMBIGUOUS),
         (false, true) if !text.contains(['.', '-']) => Wire::Base64,
         _ => Wire::Text,
@@ -218,10 +222,13 @@ mod tests {
     #[test]
     fn the_form_of_the_other_values_decides_for_one_that_could_be_both() {
         let seen = Cell::default();
-        assert_eq!(from_json(r#""1234""#, 12, 2, None, &seen), Err(AMBIGUOUS));
+        for ambiguous in [r#""1234""#, r#""1E+3""#, r#""12e4""#, r#""+123""#, r#""Infinity""#] {
+            assert_eq!(from_json(ambiguous, 12, 2, None, &seen), Err(AMBIGUOUS), "{ambiguous}");
+        }
         assert_eq!(from_json(r#""BNI=""#, 12, 2, None, &seen), Ok(Some(1234)));
         assert_eq!(from_json(r#""1234""#, 12, 2, None, &seen), Ok(Some(-2_658_824)));
         assert_eq!(from_json(r#""7.00""#, 12, 2, None, &seen), Ok(Some(700)));
         assert_eq!(from_json(r#""1234""#, 12, 2, None, &seen), Ok(Some(123_400)));
+        assert_eq!(from_json(r#""1E+3""#, 12, 2, None, &seen), Ok(Some(100_000)));
     }
 }

@@ -5,7 +5,11 @@ use std::borrow::Cow;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use num_bigint::BigInt;
 
-use crate::{Problem, decimal::VariableScale, wire::Wire};
+use crate::{
+    Problem,
+    decimal::{self, VariableScale},
+    wire::Wire,
+};
 
 const TEXT: &str = "a number in digits";
 const LOSSY: Problem =
@@ -32,9 +36,7 @@ pub(crate) fn from_json(token: &str, scale: Option<i16>, wire: Option<Wire>) -> 
                 (Some(_), _) => from_text(text)?,
                 // digits with a point or a sign are no base64, and base64 with a letter is no digits
                 (None, _) if text.contains(['.', '-']) || !text.len().is_multiple_of(4) => from_text(text)?,
-                (None, Some(scale)) if text.contains(|c: char| !c.is_ascii_digit()) => {
-                    Cow::Owned(from_base64(text, scale.into())?)
-                }
+                (None, Some(scale)) if !decimal::is_number(text) => Cow::Owned(from_base64(text, scale.into())?),
                 (None, _) => return Err(NO_SCALE),
             }
         }
@@ -150,6 +152,13 @@ mod tests {
             r#"{"scale":-2147483648,"value":"BMsv"}"#,
         ] {
             assert!(from_json(token, None, None).is_err(), "{token}");
+        }
+    }
+
+    #[test]
+    fn digits_and_an_infinity_are_never_taken_for_base64() {
+        for token in [r#""1234""#, r#""1E+3""#, r#""12e4""#, r#""Infinity""#] {
+            assert_eq!(from_json(token, Some(2), None), Err(NO_SCALE), "{token}");
         }
     }
 }
