@@ -61,6 +61,8 @@ pub(crate) struct CellSeed<'s> {
     /// `None` in an array, of which an element is always a value.
     pub(crate) placeholder: Option<&'s Placeholder>,
     pub(crate) unfit: Unfit,
+    /// How many zeros the row's numbers may still be written out with.
+    pub(crate) zeros: &'s std::cell::Cell<usize>,
     pub(crate) fault: &'s mut Option<Malformed>,
 }
 
@@ -120,7 +122,7 @@ impl<'de> DeserializeSeed<'de> for CellSeed<'_> {
             }
             DataType::Numeric { scale } => {
                 let token = <&RawValue>::deserialize(json)?.get();
-                let value = numeric::from_json(token, *scale, self.wire);
+                let value = numeric::from_json(token, *scale, self.wire, self.zeros);
                 self.accept(value.map(|v| v.map_or(Cell::Null, Cell::Text)), || token.trim_matches('"').into())
             }
             DataType::Json | DataType::Hstore => {
@@ -205,7 +207,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Cell<'de>, A::Error> {
         let DataType::Array(element) = self.data_type else { return Err(self.mismatch("an array")) };
-        let Self { name, wire, seen, placeholder, fault, .. } = self;
+        let Self { name, wire, seen, placeholder, zeros, fault, .. } = self;
         let mut cells = Vec::new();
         while let Some(cell) = array.next_element_seed(CellSeed {
             name,
@@ -214,6 +216,7 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
             seen,
             placeholder: None,
             unfit: Unfit::Refuse,
+            zeros,
             fault: &mut *fault,
         })? {
             cells.push(cell);

@@ -21,6 +21,7 @@ use crate::{
     BatchBuilder, EnvelopeForm, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
     batch::Origin,
     cell::{Cell, CellSeed},
+    numeric::ZEROS_A_ROW,
     order::{Place, Restart, Sequence},
     record_schema::RecordSchema,
     schema::Named,
@@ -241,6 +242,7 @@ impl Decoder {
         &self,
         index: usize,
         cells: &mut [Cell<'a>],
+        zeros: &Slot<usize>,
         map: &mut A,
         fault: &mut Option<Malformed>,
     ) -> Result<(), A::Error> {
@@ -256,6 +258,7 @@ impl Decoder {
             seen: &self.seen[index],
             placeholder: Some(self.schema.placeholder()),
             unfit: column.unfit,
+            zeros,
             fault,
         };
         cells[index] = map.next_value_seed(seed)?;
@@ -514,12 +517,13 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
         let schema = &decoder.schema;
         let mut cells = vec![Cell::Missing; schema.columns().len()];
         let mut hint = 0;
+        let zeros = Slot::new(ZEROS_A_ROW);
         while let Some(found) = map.next_key_seed(ColumnSeed { schema, hint, key_only, fault: &mut *fault })? {
             let Some(index) = found else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            decoder.read_cell(index, &mut cells, &mut map, fault)?;
+            decoder.read_cell(index, &mut cells, &zeros, &mut map, fault)?;
             hint = index + 1;
         }
         Ok(Some(cells))

@@ -1,12 +1,12 @@
 //! [`Flat`]: one flattened value, parsed in one pass.
 
-use std::fmt;
+use std::{cell::Cell as Slot, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::super::{Decoder, lsn, parse, sequence};
-use crate::{Flattening, Malformed, Metadata, Op, Problem, cell::Cell, order::Place, schema::Named};
+use crate::{Flattening, Malformed, Metadata, Op, Problem, cell::Cell, numeric::ZEROS_A_ROW, order::Place, schema::Named};
 
 /// What a flattened value says, in whatever order its fields stood.
 #[derive(Default)]
@@ -99,12 +99,12 @@ impl<'de> Visitor<'de> for FlatSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Flat<'de>, A::Error> {
         let Self { decoder, flattening, reads_cells, fault } = self;
         let mut row = Flat { cells: vec![Cell::Missing; decoder.schema.columns().len()], ..Flat::default() };
-        let mut hint = 0;
+        let (mut hint, zeros) = (0, Slot::new(ZEROS_A_ROW));
         while let Some(field) = map.next_key_seed(FieldSeed { decoder, flattening, hint })? {
             row.is_row |= !matches!(field, Field::Unknown(_));
             match field {
                 Field::Column(index) if reads_cells => {
-                    decoder.read_cell(index, &mut row.cells, &mut map, fault)?;
+                    decoder.read_cell(index, &mut row.cells, &zeros, &mut map, fault)?;
                     hint = index + 1;
                 }
                 Field::Metadata(metadata) => {
