@@ -150,6 +150,9 @@ impl Decoder {
         batch: &mut BatchBuilder,
     ) -> Result<Decoded, Malformed> {
         self.fill_gone(cells)?;
+        if let Some(&key) = self.schema.key().iter().find(|&&key| cells[key] == Cell::Unchanged) {
+            return Err(Problem::KeyLeftOut.at(&self.schema.columns()[key].name));
+        }
         if matches!(op, Op::Create | Op::Read)
             && let Some(left_out) = cells.iter().position(|cell| *cell == Cell::Unchanged)
         {

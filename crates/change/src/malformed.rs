@@ -80,6 +80,12 @@ pub enum Problem {
         "an insert leaves the value out, as after a change of the key; set REPLICA IDENTITY FULL on the source table"
     )]
     LeftOut,
+    /// A key of which nobody can tell whether it was left out.
+    #[error(
+        "a key that was left out, or that reads like the placeholder for what was; set REPLICA IDENTITY FULL and another \
+         unavailable.value.placeholder"
+    )]
+    KeyLeftOut,
     /// The value's JSON type does not fit the column.
     #[error("expected {expected}, found {found}")]
     Type {

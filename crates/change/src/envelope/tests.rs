@@ -304,6 +304,21 @@ fn unchanged_toasted_values_are_marked_and_never_stored() {
     assert_eq!(decode(KEY, Some(&insert)).0, Err(Problem::LeftOut.at("status")));
 }
 
+#[test]
+fn a_key_that_reads_like_the_placeholder_is_refused() {
+    let schema = schema(&[("id", "string"), ("v", "int")], &["id"]);
+    let key = r#"{"id":"__debezium_unavailable_value"}"#;
+    let row = r#"{"id":"__debezium_unavailable_value","v":1}"#;
+    for (op, after) in [("u", row), ("c", row), ("r", row), ("d", "null")] {
+        let value = format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":8}}}}"#);
+        let mut batch = BatchBuilder::new(Arc::clone(&schema));
+        let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        let decoded = Decoder::new(Arc::clone(&schema)).decode(record, &mut Horizon::default(), &mut batch);
+        assert_eq!(decoded, Err(Problem::KeyLeftOut.at("id")), "{op}");
+    }
+}
+
 /// What became of a recorded table.
 struct Life {
     batches: Vec<ChangeBatch>,
