@@ -160,7 +160,12 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
             DataType::Short => i16::try_from(value).map(|_| Cell::Integer(value)).map_err(|_| Problem::Value(WIDE)),
             DataType::Int => i32::try_from(value).map(|_| Cell::Integer(value)).map_err(|_| Problem::Value(WIDE)),
             DataType::Long => Ok(Cell::Integer(value)),
-            DataType::Float | DataType::Double => exact_real(value),
+            DataType::Float => {
+                exact_real(value, 1 << 24, "is an integer above 2^24, which a float cannot hold exactly")
+            }
+            DataType::Double => {
+                exact_real(value, 1 << 53, "is an integer above 2^53, which a double cannot hold exactly")
+            }
             DataType::Date => time::days(value, self.wire).map(Cell::Integer),
             DataType::Time => time::of_day(value, self.wire).map(|text| Cell::Text(text.into())),
             DataType::Timestamp => time::micros(value, self.wire, None).map(Cell::Integer),
@@ -251,7 +256,9 @@ impl CellSeed<'_> {
             DataType::Time => time::of_day_text(&text).map(|text| Cell::Text(text.into())),
             DataType::Timestamp => time::instant(&text).map(Cell::Integer),
             DataType::TimestampNtz => time::wall_clock(&text).map(Cell::Integer),
-            DataType::Interval if text.starts_with('P') => time::interval(text).map(Cell::Text),
+            DataType::Interval if text.starts_with('P') => {
+                return time::interval(text).map(Cell::Text).map_err(|problem| self.refuse(problem));
+            }
             _ => return Err(self.mismatch("a string")),
         };
         self.accept(cell, || text)
@@ -285,13 +292,9 @@ fn bytes(text: &str, wire: Option<Wire>) -> Result<Vec<u8>, Problem> {
     bytes.ok_or(Problem::Type { expected, found: "another string" })
 }
 
-/// An integer as a double, where the double holds it exactly.
-fn exact_real(value: i64) -> Result<Cell<'static>, Problem> {
-    #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53, which is checked")]
+/// An integer as a real, up to the greatest that this one holds exactly.
+fn exact_real(value: i64, max: u64, beyond: &'static str) -> Result<Cell<'static>, Problem> {
+    #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53, and `max` is no more")]
     let real = value as f64;
-    if value.unsigned_abs() <= 1 << 53 {
-        Ok(Cell::Real(real))
-    } else {
-        Err(Problem::Value("is an integer above 2^53, which a double cannot hold exactly"))
-    }
+    if value.unsigned_abs() <= max { Ok(Cell::Real(real)) } else { Err(Problem::Value(beyond)) }
 }

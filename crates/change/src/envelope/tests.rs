@@ -305,6 +305,14 @@ fn unchanged_toasted_values_are_marked_and_never_stored() {
 }
 
 #[test]
+fn an_integer_that_a_real_cannot_hold_is_refused() {
+    for (declaration, greatest) in [("float", 1_i64 << 24), ("double", 1 << 53)] {
+        assert!(one_value(declaration, &greatest.to_string(), Placeholder::default()).is_ok());
+        assert!(one_value(declaration, &(greatest + 1).to_string(), Placeholder::default()).is_err());
+    }
+}
+
+#[test]
 fn a_key_that_reads_like_the_placeholder_is_refused() {
     let schema = schema(&[("id", "string"), ("v", "int")], &["id"]);
     let key = r#"{"id":"__debezium_unavailable_value"}"#;

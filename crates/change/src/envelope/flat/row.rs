@@ -6,7 +6,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde_json::value::RawValue;
 
 use super::super::{Decoder, lsn, parse, sequence};
-use crate::{Flattening, Malformed, Metadata, Op, Problem, cell::Cell, numeric::ZEROS_A_ROW, order::Place, schema::Named};
+use crate::{
+    Flattening, Malformed, Metadata, Op, Problem, cell::Cell, numeric::ZEROS_A_ROW, order::Place, schema::Named,
+};
 
 /// What a flattened value says, in whatever order its fields stood.
 #[derive(Default)]
