@@ -49,6 +49,7 @@ pub(crate) fn from_json(
             let text = token.trim_matches('"');
             match wire.map_or_else(|| tell_apart(text, seen), Ok)? {
                 Wire::Base64 => from_base64(text)?,
+                Wire::Scaled(written) => rescale(from_base64(text)?, written, scale)?,
                 _ => from_text(text, scale)?,
             }
         }
@@ -181,6 +182,8 @@ mod tests {
             (r#"{"scale":5,"value":"BMsv"}"#, 12, 5, None, 314_159),
             (r#"{"scale":0,"value":"BMsv"}"#, 12, 2, None, 31_415_900),
             (r#"{"scale":-2,"value":"Aw=="}"#, 12, 2, None, 30_000),
+            (r#""ZA==""#, 12, 4, Some(Wire::Scaled(2)), 10_000),
+            (r#""JxA=""#, 12, 2, Some(Wire::Scaled(4)), 100),
             ("12.34", 12, 2, None, 1234),
             ("-7", 38, 0, None, -7),
         ];

@@ -43,6 +43,7 @@ pub(crate) fn from_json<'a>(
             // neither digits nor base64 hold anything that JSON would escape
             let text = token.trim_matches('"');
             match (wire, scale) {
+                (Some(Wire::Scaled(written)), _) => Cow::Owned(from_base64(text, written, zeros)?),
                 (Some(Wire::Base64), Some(scale)) => Cow::Owned(from_base64(text, scale.into(), zeros)?),
                 (Some(_), _) => from_text(text)?,
                 // digits with a point or a sign are no base64, and base64 with a letter is no digits
@@ -136,6 +137,8 @@ mod tests {
             (r#"{"scale":-3,"value":"AA=="}"#, None, None, "0"),
             (r#""BNI=""#, Some(2), Some(Wire::Base64), "12.34"),
             (r#""BNI=""#, Some(-2), None, "123400"),
+            (r#""BNI=""#, Some(2), Some(Wire::Scaled(3)), "1.234"),
+            (r#""1234""#, None, Some(Wire::Scaled(0)), "-2658824"),
             (r#""1.500""#, None, None, "1.500"),
             (r#""-0.10""#, None, Some(Wire::Text), "-0.10"),
             (r#""1234""#, None, Some(Wire::Text), "1234"),

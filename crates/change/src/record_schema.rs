@@ -68,7 +68,11 @@ impl<'a> RecordSchema<'a> {
             return items.wire(element);
         }
         let wire = match (self.semantics(), self.base) {
-            ("Decimal" | "Bits", _) => Wire::Base64,
+            ("Decimal", _) => match self.scale()? {
+                scale if data_type.scale() == Some(scale) => Wire::Base64,
+                scale => Wire::Scaled(scale),
+            },
+            ("Bits", _) => Wire::Base64,
             ("Timestamp" | "Time", _) => Wire::Millis,
             ("MicroTimestamp" | "MicroTime", _) => Wire::Micros,
             ("NanoTimestamp" | "NanoTime", _) => Wire::Nanos,
@@ -109,7 +113,7 @@ impl<'a> RecordSchema<'a> {
 
     /// One without a precision is `money`, 64 bits.
     fn decimal(&self) -> DataType {
-        let scale = self.parameters.scale.and_then(|scale| scale.parse().ok());
+        let scale = self.scale().and_then(|scale| scale.try_into().ok());
         let precision = self.parameters.precision.map_or(Some(19), |precision| precision.parse().ok());
         match (precision, scale) {
             (Some(precision @ 1..=38), Some(scale @ 0..)) if scale <= i16::from(precision) => {
@@ -117,6 +121,11 @@ impl<'a> RecordSchema<'a> {
             }
             (_, scale) => DataType::Numeric { scale },
         }
+    }
+
+    /// Of a decimal.
+    fn scale(&self) -> Option<i32> {
+        self.parameters.scale?.parse().ok()
     }
 
     /// The last part of the semantic type's name.

@@ -83,6 +83,15 @@ impl DataType {
         }
     }
 
+    /// The digits after the point, where the type fixes them.
+    pub(crate) fn scale(&self) -> Option<i32> {
+        match self {
+            Self::Decimal { scale, .. } => Some((*scale).into()),
+            Self::Numeric { scale } => scale.map(i32::from),
+            _ => None,
+        }
+    }
+
     /// The Arrow field of an array's elements of this type, named as Delta does.
     pub(crate) fn arrow_element(&self) -> Field {
         Field::new("element", self.arrow(), true)

@@ -26,6 +26,8 @@ pub enum Wire {
     Micros,
     /// The same as nanoseconds.
     Nanos,
+    /// A decimal as [`Self::Base64`], at a scale that is not the column's: only a record's own schema says so.
+    Scaled(i32),
 }
 
 impl Wire {
@@ -34,9 +36,9 @@ impl Wire {
     pub fn fits(self, data_type: &DataType) -> bool {
         match data_type {
             DataType::Decimal { .. } | DataType::Numeric { scale: Some(_) } => {
-                matches!(self, Self::Text | Self::Base64)
+                matches!(self, Self::Text | Self::Base64 | Self::Scaled(_))
             }
-            DataType::Numeric { scale: None } => self == Self::Text,
+            DataType::Numeric { scale: None } => matches!(self, Self::Text | Self::Scaled(_)),
             DataType::Binary => matches!(self, Self::Base64 | Self::Base64Url | Self::Hex),
             DataType::Array(element) => self.fits(element),
             DataType::Date => matches!(self, Self::Text | Self::Days),
@@ -52,7 +54,7 @@ impl fmt::Display for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Text => "text",
-            Self::Base64 => "base64",
+            Self::Base64 | Self::Scaled(_) => "base64",
             Self::Base64Url => "base64url",
             Self::Hex => "hex",
             Self::Days => "days",

@@ -224,7 +224,7 @@ fn a_record_schema_decides_the_units() {
         format!(
             r#"{{"schema":{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[
             {{"type":"int64","field":"id"}},{{"type":"int64","name":"{name}","field":"at"}},
-            {{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","field":"amount"}}]}}]}},
+            {{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":{{"scale":"0"}},"field":"amount"}}]}}]}},
             "payload":{{"op":"c","after":{{"id":1,"at":{at},"amount":"1234"}},"source":{{"lsn":8}}}}}}"#
         )
     };
@@ -243,6 +243,47 @@ fn a_record_schema_decides_the_units() {
     let rows = batch.finish().unwrap().rows;
     let at = rows.column(1).as_primitive::<arrow::datatypes::TimestampMicrosecondType>();
     assert!(at.values().iter().all(|&micros| micros == 1_709_210_096_789_000), "{at:?}");
+}
+
+#[test]
+fn a_decimal_is_read_at_the_scale_that_its_record_has() {
+    let columns = [("id", "long"), ("d", "decimal(12,4)"), ("n", "numeric"), ("a", "array<decimal(12,4)>@base64")];
+    let columns = columns.map(|(name, declared)| Column::declared(name, declared).unwrap());
+    let schema = Arc::new(TableSchema::new(columns.to_vec(), &["id"], MetaColumns::default()).unwrap().growing());
+    let mut decoder = Decoder::new(Arc::clone(&schema));
+    let mut decode = |scale: u8, value: &str| {
+        let decimal = format!(
+            r#""type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":{{"scale":"{scale}","connect.decimal.precision":"9"}}"#
+        );
+        let value = format!(
+            r#"{{"schema":{{"type":"struct","fields":[{{"type":"struct","field":"after","fields":[
+            {{"type":"int64","field":"id"}},{{{decimal},"field":"d"}},{{{decimal},"field":"n"}},
+            {{"type":"array","items":{{{decimal}}},"field":"a"}}]}}]}},
+            "payload":{{"op":"c","after":{{"id":1,"d":"{value}","n":"{value}","a":["{value}"]}},"source":{{"lsn":8}}}}}}"#
+        );
+        let mut batch = BatchBuilder::new(Arc::clone(&schema));
+        let record = RecordRef {
+            partition: 0,
+            offset: 0,
+            key: Some(br#"{"id":1}"#),
+            value: Some(value.as_bytes()),
+            timestamp: None,
+        };
+        decoder.decode(record, &mut Horizon::default(), &mut batch)?;
+        let rows = batch.finish().unwrap().rows;
+        let decimals =
+            |array: &dyn arrow::array::Array| array.as_primitive::<arrow::datatypes::Decimal128Type>().value(0);
+        Ok((
+            decimals(rows.column(1)),
+            rows.column(2).as_string::<i32>().value(0).to_owned(),
+            decimals(rows.column(3).as_list::<i32>().values()),
+        ))
+    };
+    assert_eq!(decode(4, "ZA=="), Ok((100, "0.0100".to_owned(), 100)));
+    assert_eq!(decode(2, "ZA=="), Ok((10_000, "1.00".to_owned(), 10_000)));
+    assert_eq!(decode(0, "1234"), Ok((-26_588_240_000, "-2658824".to_owned(), -26_588_240_000)));
+    let finer: Result<_, Malformed> = decode(5, "ZQ==");
+    assert_eq!(finer, Err(Problem::Unfit("has more digits after the point than the column").at("d")));
 }
 
 #[test]

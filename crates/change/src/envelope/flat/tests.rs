@@ -263,7 +263,7 @@ fn a_record_schema_decides_the_units_of_a_flattened_row() {
     ] {
         let schema = format!(
             r#"{{"type":"struct","fields":[{{"type":"string","field":"schema"}},{{"type":"int64","name":"{name}","field":"at"}},
-            {{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","field":"n"}},{{"type":"string","field":"__op"}}]}}"#
+            {{"type":"bytes","name":"org.apache.kafka.connect.data.Decimal","parameters":{{"scale":"0"}},"field":"n"}},{{"type":"string","field":"__op"}}]}}"#
         );
         let value = format!(r#"{{"schema":{schema},"payload":{}}}"#, payload(at));
         let key = br#"{"schema":{"type":"struct"},"payload":{"schema":"s"}}"#;
