@@ -66,7 +66,7 @@ pub struct Decoder {
     /// How the last value of each column was seen to be written.
     seen: Vec<Slot<Option<Wire>>>,
     /// The record schema that `wires` come from; it is the same text record after record.
-    record_schema: Option<Box<str>>,
+    record_schema: Option<Arc<str>>,
     /// Which columns a row has lacked, and of those the names that nobody has asked for.
     gone: Vec<bool>,
     newly_gone: Vec<String>,
@@ -162,6 +162,27 @@ impl Decoder {
         let deleted = op == Op::Delete;
         batch.push(cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
         Ok(Decoded::Change(op, order))
+    }
+
+    /// Decodes a record as [`Self::decode`] does, where what `schemas.enable=true` would have written before its value is
+    /// known from elsewhere.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn decode_described(
+        &mut self,
+        record: RecordRef<'_>,
+        record_schema: &Arc<str>,
+        horizon: &mut Horizon,
+        batch: &mut BatchBuilder,
+    ) -> Result<Decoded, Malformed> {
+        if !self.record_schema.as_ref().is_some_and(|known| Arc::ptr_eq(known, record_schema)) {
+            if let Some(grown) = self.learn(record_schema)? {
+                return Ok(Decoded::Grown(Arc::new(grown)));
+            }
+            self.record_schema = Some(Arc::clone(record_schema));
+        }
+        self.decode(record, horizon, batch)
     }
 
     /// The table's columns and key.
@@ -302,6 +323,9 @@ struct Wrapper<'a> {
 }
 
 fn text<'a>(bytes: &'a [u8], part: &'static str) -> Result<&'a str, Problem> {
+    if bytes.first() == Some(&0) {
+        return Err(Problem::Framed(part));
+    }
     std::str::from_utf8(bytes).map_err(|e| Problem::NotJson { part, byte: e.valid_up_to() })
 }
 

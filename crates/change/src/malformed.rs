@@ -31,6 +31,22 @@ pub enum Problem {
         /// Where the parser stopped.
         byte: usize,
     },
+    /// The bytes are framed for a schema registry, and there is none to ask, or no id.
+    #[error(
+        "the {0} begins with the mark of a schema registry and was not read: add [schema_registry] with its url to the \
+         config, and see that the converter writes ids of four bytes"
+    )]
+    Framed(&'static str),
+    /// The schema of a key or a value cannot be used, or is not followed.
+    #[error("the {part} has schema {id} of the registry: {what}")]
+    Schema {
+        /// `key` or `value`.
+        part: &'static str,
+        /// The schema's id.
+        id: u32,
+        /// What is wrong with it; without a value of a row.
+        what: String,
+    },
     /// JSON, but not of an envelope's shape.
     #[error("not a Debezium envelope: {0}")]
     NotAnEnvelope(&'static str),

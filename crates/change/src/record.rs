@@ -1,7 +1,7 @@
 //! [`RecordRef`]: a Kafka record before it is decoded.
 
 /// One record of a topic's partition, borrowed from wherever it was read to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordRef<'a> {
     /// The partition that the record was read from.
     pub partition: i32,

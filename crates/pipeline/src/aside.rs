@@ -1,7 +1,8 @@
 //! A table that stands still is set aside, so that the others go on.
 //!
 //! While a batch is on its way the next one fills, and then there is no place for the table's records. What is read of
-//! it beyond that is dropped, and read again when the batch has landed.
+//! it beyond that is dropped, and read again when the batch has landed. The same happens where the next record's schema
+//! has yet to be fetched.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,20 +20,23 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let mut others = self.tables.iter().enumerate().filter(|(other, _)| *other != index);
         let can_go_on = others.any(|(_, table)| table.state == State::Running);
         let table = &mut self.tables[index];
-        if !S::RESUMES || !can_go_on || table.flying_since.elapsed() < PATIENCE {
+        if !S::RESUMES || !can_go_on || table.stands_still_since().elapsed() < PATIENCE {
             return false;
         }
         for (&partition, reading) in table.partitions.iter_mut().filter(|(_, reading)| reading.flow == Flow::On) {
             reading.flow = Flow::Held;
             self.source.hold(TopicPartition { topic: Arc::clone(&table.topic), partition });
         }
-        tracing::info!(table = table.name, "set aside until its batch has landed: the other tables go on");
+        tracing::info!(table = table.name, "set aside until it can take its next record: the other tables go on");
         true
     }
 
     /// Reads on a table that was set aside, now that it has a place for records again.
     pub(crate) fn read_on(&mut self, index: usize) {
         let table = &mut self.tables[index];
+        if table.lack.is_some() {
+            return;
+        }
         let mut offsets = Vec::new();
         for (&partition, reading) in table.partitions.iter_mut().filter(|(_, reading)| reading.flow == Flow::Held) {
             reading.flow = Flow::Resuming;

@@ -1,6 +1,6 @@
 //! The engine of Highwater: from records to durable batches.
 //!
-//! A [`Source`] hands out [`Records`]; the loop in [`run`] decodes them into one open batch a table ([`buffer`]),
+//! A [`Source`] hands out [`Records`]; [`format`] and the loop in [`run`] decode them into one open batch a table ([`buffer`]),
 //! and [`flush`] gives a sealed batch to the table's [`Replica`] while the next one is being read. When the
 //! replica's commit is durable, the batch's positions are acknowledged to the source, never before. Everything
 //! that can go wrong carries its [`Remedy`], and `flush` is the one place that acts on it.
@@ -12,7 +12,9 @@ pub mod buffer;
 pub mod counts;
 pub mod dead_letter;
 pub mod fault;
+mod fetch;
 pub mod flush;
+pub mod format;
 mod launch;
 pub mod letter_file;
 pub mod letters;
@@ -27,6 +29,7 @@ pub mod source;
 pub mod start;
 pub mod summary;
 pub mod table;
+mod unresolved;
 pub mod witness;
 
 pub use backoff::Backoff;
@@ -35,6 +38,7 @@ pub use buffer::{Batch, BatchLimits};
 pub use counts::Counts;
 pub use dead_letter::{DeadLetters, Letter, LogOnly};
 pub use fault::{Fault, Remedy};
+pub use format::{Format, Read, Reading, Schemas};
 pub use letter_file::{LetterFile, LetterLine};
 pub use letters::{Letters, Place, Refused};
 pub use observer::{Flushed, Observer};

@@ -9,9 +9,10 @@ use tokio::{
 };
 
 use crate::{
-    Applied, Backoff, Batch, DeadLetters, Ending, Fault, Flushed, Letter, Observer, OnError, Polled, Records, Replica,
-    Source, StartAt, Summary, Table, TopicPartition,
+    Applied, Backoff, DeadLetters, Ending, Fault, Flushed, Observer, Polled, Records, Replica, Source, StartAt,
+    Summary, Table, TopicPartition,
     aside::PATIENCE,
+    fetch::{self, Fetched},
     flush::{self, Flight},
     table::State,
 };
@@ -66,6 +67,7 @@ pub struct Pipeline<S, R, O> {
     pub(crate) observer: O,
     pub(crate) flights: JoinSet<Flight<R>>,
     pub(crate) turns: Arc<Semaphore>,
+    fetches: JoinSet<Fetched>,
     /// A block that is being decoded, and how far.
     block: (Records, usize),
     pub(crate) assigned_once: bool,
@@ -81,9 +83,19 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         observer: O,
     ) -> Self {
         let by_topic = tables.iter().enumerate().map(|(index, table)| (Arc::clone(&table.topic), index)).collect();
-        let (flights, block) = (JoinSet::new(), (Records::default(), 0));
-        let turns = Arc::new(Semaphore::new(flush::AT_ONCE));
-        Self { source, tables, by_topic, dead_letters, settings, observer, flights, turns, block, assigned_once: false }
+        Self {
+            source,
+            tables,
+            by_topic,
+            dead_letters,
+            settings,
+            observer,
+            flights: JoinSet::new(),
+            turns: Arc::new(Semaphore::new(flush::AT_ONCE)),
+            fetches: JoinSet::new(),
+            block: (Records::default(), 0),
+            assigned_once: false,
+        }
     }
 
     /// Runs until `stop`, until everything is caught up where that was asked for, or until every table has halted.
@@ -110,6 +122,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
                 biased;
                 () = &mut stop => break Ending::Stopped,
                 Some(flight) = self.flights.join_next() => self.land(flight)?,
+                Some(fetched) = self.fetches.join_next() => self.fetched(fetched)?,
                 () = sleep_until(patience), if blocked => {}
                 polled = self.source.poll(deadline), if !blocked => {
                     let polled = polled?;
@@ -168,17 +181,19 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         }
     }
 
-    /// Decodes the block until it is used up, or until a table has a full batch while its last one is still on
-    /// its way.
+    /// Decodes the block until it is used up, or until a table takes no more records: its batch is full while its last
+    /// one is still on its way, or the schema of its next record is.
     fn decode(&mut self) -> Result<(), Fault> {
         let (block, mut at) = std::mem::take(&mut self.block);
         while let Some((partition, record)) = block.get(at) {
             let open = self.by_topic.get(&partition.topic).map(|&index| (index, &mut self.tables[index]));
             let mut is_done = true;
             if let Some((index, table)) = open.filter(|(_, table)| table.takes(partition.partition)) {
-                if !table.is_full() {
+                let lacks_schema = table.lack.is_some();
+                if !lacks_schema && !table.is_full() {
                     is_done = table.take(partition, record, self.dead_letters.as_mut())?;
-                } else if table.replica.is_some() {
+                    fetch::ask(&mut self.fetches, self.settings, index, table);
+                } else if !lacks_schema && table.replica.is_some() {
                     Self::launch(
                         &mut self.flights,
                         self.dead_letters.as_mut(),
@@ -224,34 +239,6 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         tracing::debug!(table = table.name, version, took_ms = took.as_millis(), %counts, "batch is durable");
         self.observer.flushed(&Flushed { table: &table.name, counts, version, took });
         self.read_on(index);
-        Ok(())
-    }
-
-    /// Rows that leave out values which nobody has: dead letters, after which the rest is sent off again.
-    fn unresolved(&mut self, index: usize, replica: R, mut batch: Batch, rows: &[usize]) -> Result<(), Fault> {
-        const REASON: &str = "leaves out an unchanged value, and the table has no row to take it from";
-        let table = &mut self.tables[index];
-        for (partition, record, horizon) in rows.iter().filter_map(|&row| batch.raw(row)) {
-            if table.on_error == OnError::Halt {
-                let fault =
-                    Fault::halt(format!("table `{}`, {partition} offset {}: {REASON}", table.name, record.offset));
-                table.replica = Some(replica);
-                self.halt(index, fault);
-                return Ok(());
-            }
-            self.dead_letters.write(&Letter { table: &table.name, partition, record, horizon, reason: REASON })?;
-        }
-        self.dead_letters.sync()?;
-        batch.counts.dead_lettered += rows.len() as u64;
-        let batch = batch.without(rows)?;
-        self.flights.spawn(flush::fly(
-            index,
-            table.name.clone(),
-            replica,
-            batch,
-            self.settings,
-            Arc::clone(&self.turns),
-        ));
         Ok(())
     }
 

@@ -6,8 +6,8 @@ use change::{Decoded, Decoder, Horizon, RecordRef, TableSchema};
 use tokio::time::Instant;
 
 use crate::{
-    Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Letter, Mark, Position,
-    Replica, TopicPartition, Witness, buffer::Open, start,
+    Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Format, Letter, Mark,
+    Position, Read, Replica, Schemas, TopicPartition, Witness, buffer::Open, fetch::Lack, start,
 };
 
 /// No more writers than these count, and no rest is longer.
@@ -48,6 +48,9 @@ pub struct Table<R> {
     pub(crate) accept: Accept,
     /// The epoch under which records are decoded, from the first assignment on.
     pub(crate) epoch: Option<Epoch>,
+    pub(crate) format: Format,
+    /// The schema that its next record needs and that is being fetched.
+    pub(crate) lack: Option<Lack>,
     decoder: Decoder,
     /// What the source's columns have grown to, until the open batch of the old ones is sealed.
     grown: Option<Arc<TableSchema>>,
@@ -107,6 +110,8 @@ impl<R> Table<R> {
             partitions: BTreeMap::new(),
             accept: Accept::default(),
             epoch: None,
+            format: Format::default(),
+            lack: None,
             decoder: Decoder::new(Arc::clone(schema)),
             grown: None,
         }
@@ -116,6 +121,12 @@ impl<R> Table<R> {
     #[must_use]
     pub fn accepting(self, accept: Accept) -> Self {
         Self { accept, ..self }
+    }
+
+    /// The same table, whose records may have been written under `schemas`.
+    #[must_use]
+    pub fn reading(self, schemas: Option<Arc<dyn Schemas>>) -> Self {
+        Self { format: Format::new(schemas), ..self }
     }
 
     pub(crate) fn schema(&self) -> &Arc<TableSchema> {
@@ -135,7 +146,7 @@ impl<R> Table<R> {
     }
 
     /// Decodes a record into the open batch. A record that cannot be decoded becomes a dead letter or halts the table.
-    /// `false`: the record is for the batch after this one, which has more columns.
+    /// `false`: the record is for the batch after this one, which has more columns, or it lacks its schema.
     pub(crate) fn take(
         &mut self,
         partition: &TopicPartition,
@@ -152,7 +163,17 @@ impl<R> Table<R> {
             self.open.advance(partition, *position);
             return Ok(true);
         }
-        match self.decoder.decode(record, &mut horizon, &mut self.open.builder) {
+        let batch = &mut self.open.builder;
+        let decoded = match self.format.read(record) {
+            Ok(Read::Json(json, None)) => self.decoder.decode(json, &mut horizon, batch),
+            Ok(Read::Json(json, Some(schema))) => self.decoder.decode_described(json, &schema, &mut horizon, batch),
+            Ok(Read::Unknown(id)) => {
+                self.lack = Some(Lack { id, since: Instant::now() });
+                return Ok(false);
+            }
+            Err(malformed) => Err(malformed),
+        };
+        match decoded {
             Ok(Decoded::NoChange(_)) => self.open.counts.no_change += 1,
             Ok(Decoded::Truncate(_)) => {}
             Ok(Decoded::Restart(restart)) => {
@@ -250,6 +271,11 @@ impl<R> Table<R> {
         let rest = attempt.saturating_mul(u32::try_from(others).unwrap_or_default());
         self.rests_until = Instant::now() + rest.min(REST_MAX);
         self.version = Some(version);
+    }
+
+    /// Since when it takes no records, where it takes none.
+    pub(crate) fn stands_still_since(&self) -> Instant {
+        self.lack.map_or(self.flying_since, |lack| lack.since)
     }
 
     /// When the open batch is old enough, and the other writers have had their turn.

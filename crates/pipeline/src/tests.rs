@@ -3,6 +3,7 @@
 mod accidents;
 mod aside;
 mod growth;
+mod schemas;
 
 use std::{
     collections::VecDeque,
