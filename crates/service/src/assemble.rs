@@ -7,7 +7,8 @@ use std::{
 };
 
 use anyhow::Result;
-use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, Settings, StartAt, Table};
+use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, Schemas, Settings, StartAt, Table};
+use registry::{Client, Registry};
 use replica_delta::{DeltaReplica, Lake};
 
 use crate::config::{Config, TableConfig};
@@ -27,16 +28,23 @@ pub(crate) async fn replica(lake: &Lake, config: &Config, table: &TableConfig, g
     }
 }
 
+/// The schema registry, if there is one; tables share what it has fetched.
+pub(crate) fn schemas(config: &Config) -> Result<Option<Arc<dyn Schemas>>> {
+    let Some(settings) = &config.schema_registry else { return Ok(None) };
+    Ok(Some(Arc::new(Registry::new(Client::new(settings)?))))
+}
+
 /// A table and its replica.
 pub(crate) async fn table(
     lake: &Lake,
     config: &Config,
     table: &TableConfig,
     group: &str,
+    schemas: Option<Arc<dyn Schemas>>,
 ) -> Result<Table<DeltaReplica>> {
     let replica = replica(lake, config, table, group).await?;
     let schema = Arc::clone(replica.schema());
-    Ok(Table::new(&table.name, &table.topic, &schema, config.batch, table.on_error, replica))
+    Ok(Table::new(&table.name, &table.topic, &schema, config.batch, table.on_error, replica).reading(schemas))
 }
 
 pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {

@@ -32,6 +32,7 @@ pub(crate) async fn check(args: CheckArgs) -> Result<ExitCode> {
                 Some(kafka) => topics(kafka, &config, &mut problems),
                 None => problems.push("[kafka] is missing: add bootstrap_servers".to_owned()),
             }
+            schemas(&config, &mut problems).await;
             tables(&config, &mut problems).await;
         }
         Err(Problems(found)) => problems.extend(found),
@@ -58,6 +59,28 @@ fn topics(kafka: &KafkaSettings, config: &Config, problems: &mut Vec<String>) {
             }
         }
         Err(fault) => problems.push(fault.message),
+    }
+}
+
+/// The registry's newest schema of each topic's values, under the subject that converters use by default.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+async fn schemas(config: &Config, problems: &mut Vec<String>) {
+    let Some(settings) = &config.schema_registry else { return };
+    let client = match registry::Client::new(settings) {
+        Ok(client) => client,
+        Err(fault) => return problems.push(fault.message),
+    };
+    for table in &config.tables {
+        let subject = format!("{}-value", table.topic);
+        match client.latest(&subject).await {
+            Ok(Some(latest)) => {
+                let (kind, id) = (&latest.kind, latest.id.unwrap_or_default());
+                println!("table {}: subject {subject} has {kind} schema {id}", table.name);
+            }
+            Ok(None) => println!("table {}: the schema registry has no subject {subject}", table.name),
+            // it would be the same for each
+            Err(fault) => return problems.push(fault.message),
+        }
     }
 }
 

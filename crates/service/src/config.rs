@@ -14,6 +14,7 @@ use bytesize::ByteSize;
 use change::{Column, MetaColumns, Placeholder, SchemaError, TableSchema, Unfit};
 use pipeline::{BatchLimits, OnError};
 use regex::Regex;
+use registry::{Login, RegistrySettings};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
 
@@ -27,6 +28,7 @@ use self::{
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) kafka: Option<KafkaSettings>,
+    pub(crate) schema_registry: Option<RegistrySettings>,
     pub(crate) store: BTreeMap<String, String>,
     pub(crate) batch: BatchLimits,
     pub(crate) dead_letters: Option<String>,
@@ -76,6 +78,7 @@ impl Config {
         expand::expand(&mut document, &mut problems);
 
         let kafka: Option<KafkaSection> = section(&mut document, "kafka", &mut problems);
+        let registry: Option<RegistrySection> = section(&mut document, "schema_registry", &mut problems);
         let store: Option<BTreeMap<String, String>> = section(&mut document, "store", &mut problems);
         let batch: BatchSection = section(&mut document, "batch", &mut problems).unwrap_or_default();
         let dead_letters: Option<DeadLettersSection> = section(&mut document, "dead_letters", &mut problems);
@@ -84,9 +87,10 @@ impl Config {
         let (tables, patterns) = tables(&mut document, &mut problems);
         for unknown in document.keys() {
             problems.push(format!(
-                "{unknown}: unknown; expected kafka, store, batch, dead_letters, retry, memory or table"
+                "{unknown}: unknown; expected kafka, schema_registry, store, batch, dead_letters, retry, memory or table"
             ));
         }
+        let schema_registry = registry.and_then(|registry| registry.check(&mut problems));
         let batch = batch.limits(&mut problems);
         if dead_letters.is_none() {
             let tables = tables.iter().map(|table| (&table.name, table.on_error));
@@ -107,6 +111,7 @@ impl Config {
                 commits: true,
                 options: kafka.options,
             }),
+            schema_registry,
             store: store.unwrap_or_default(),
             batch,
             dead_letters: dead_letters.map(|section| section.path),
@@ -209,6 +214,37 @@ fn new_topics_every() -> Duration {
 
 fn default_group() -> String {
     "highwater".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegistrySection {
+    url: String,
+    username: Option<String>,
+    password: Option<String>,
+    token: Option<String>,
+}
+
+impl RegistrySection {
+    fn check(self, problems: &mut Vec<String>) -> Option<RegistrySettings> {
+        let login = match (self.username, self.password, self.token) {
+            (None, None, None) => Login::Open,
+            (Some(username), Some(password), None) => Login::Basic { username, password },
+            (None, None, Some(token)) => Login::Token(token),
+            _ => {
+                problems.push("[schema_registry]: write username and password, or token, or none of them".to_owned());
+                return None;
+            }
+        };
+        let settings = RegistrySettings { url: self.url, login };
+        match registry::Client::new(&settings) {
+            Ok(_) => Some(settings),
+            Err(fault) => {
+                problems.push(fault.message);
+                None
+            }
+        }
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -538,6 +574,29 @@ mod tests {
         let idle = problem(&format!("{GOOD}\n[table.flattened]\ndeletes = \"rewrite\""));
         assert!(idle.contains("[table.flattened] needs envelope = \"flattened\""), "{idle}");
         assert!(problem(&format!("{GOOD}\nenvelope = \"avro\"")).contains("unknown variant `avro`"));
+    }
+
+    #[test]
+    fn a_schema_registry_has_an_address_and_one_login_at_most() {
+        let with = |section: &str| Config::parse(&format!("[schema_registry]\n{section}\n{GOOD}"));
+        let login = |section: &str| with(section).unwrap().schema_registry.unwrap().login;
+        assert_eq!(login("url = \"http://localhost:8081\""), Login::Open);
+        let basic = Login::Basic { username: "u".into(), password: "p".into() };
+        assert_eq!(login("url = \"http://localhost:8081\"\nusername = \"u\"\npassword = \"p\""), basic);
+        assert_eq!(login("url = \"http://localhost:8081\"\ntoken = \"t\""), Login::Token("t".into()));
+        for (bad, problem) in [
+            ("url = \"localhost:8081\"", "[schema_registry]: url is no address"),
+            ("url = \"http://u:SECRET@localhost\"", "[schema_registry]: url holds a login"),
+            (
+                "url = \"http://localhost\"\nusername = \"u\"",
+                "[schema_registry]: write username and password, or token",
+            ),
+            ("url = \"http://localhost\"\ntoken = \"a\\nb\"", "[schema_registry]: the token has characters"),
+            ("uri = \"http://localhost\"", "[schema_registry]: unknown field `uri`"),
+        ] {
+            let problems = with(bad).unwrap_err();
+            assert!(problems.0[0].starts_with(problem) && !problems.to_string().contains("SECRET"), "{problems}");
+        }
     }
 
     #[test]

@@ -132,9 +132,10 @@ async fn assemble(
 ) -> Result<(KafkaSource, Vec<Table<DeltaReplica>>)> {
     let lake = assemble::lake(config);
     accept.begin_epochs(&lake, config, &kafka.group).await?;
+    let schemas = assemble::schemas(config)?;
     let mut assembled = Vec::new();
     for table in tables {
-        let assembled_table = assemble::table(&lake, config, table, &kafka.group).await?;
+        let assembled_table = assemble::table(&lake, config, table, &kafka.group, schemas.clone()).await?;
         assembled.push(assembled_table.accepting(accept.of(&table.name)));
     }
     Ok((subscribe(config, kafka, tables).await?, assembled))

@@ -78,10 +78,11 @@ async fn apply(
     let group = config.kafka.as_ref().map_or("highwater", |kafka| &kafka.group);
     let group = format!("{group}-dead-letters");
     let lake = assemble::lake(config);
+    let schemas = assemble::schemas(config)?;
     let mut assembled = Vec::new();
     for table in tables {
         let table = TableConfig { on_error: OnError::DeadLetter, ..table.clone() };
-        assembled.push(assemble::table(&lake, config, &table, &group).await?);
+        assembled.push(assemble::table(&lake, config, &table, &group, schemas.clone()).await?);
     }
     // where an earlier replay came to says nothing about these letters
     let settings = assemble::settings(config, StartAt::Committed, true);
