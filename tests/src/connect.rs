@@ -1,4 +1,4 @@
-//! A Kafka Connect worker with Debezium's PostgreSQL connector, and its REST interface.
+//! A Kafka Connect worker with Debezium's PostgreSQL connector and Apicurio's Avro converter, and its REST interface.
 
 use std::time::{Duration, Instant};
 
@@ -35,9 +35,11 @@ impl Connect {
     pub fn start_new(scratch: &Scratch, bootstrap: &str) -> Result<Self> {
         let home = scratch.folder("connect")?;
         let jars = packages::jars("connect")?;
-        // plugin.path is the folder above the plugin's own: the cache holds other folders too, so ours links to the one.
+        // plugin.path is the folder above the plugins' own: the cache holds other folders too, so ours links to these.
         let plugins = scratch.folder("connect/plugins")?;
-        std::os::unix::fs::symlink(packages::jars("debezium")?, plugins.join("debezium"))?;
+        for plugin in ["debezium", "avro"] {
+            std::os::unix::fs::symlink(packages::jars(plugin)?, plugins.join(plugin))?;
+        }
         let port = free_port()?;
         let properties = home.join("worker.properties");
         std::fs::write(&properties, settings(bootstrap, port, &plugins.to_string_lossy()))?;
@@ -197,6 +199,7 @@ pub fn fill(file: &str, values: &[(&str, String)], overrides: &[(&str, String)])
     Ok(config)
 }
 
+/// Plugins are looked for in their classes (`hybrid_warn`): Apicurio's converter is in no list of services.
 fn settings(bootstrap: &str, port: u16, plugins: &str) -> String {
     format!(
         "bootstrap.servers={bootstrap}
@@ -204,7 +207,7 @@ group.id=connect
 listeners=http://{HOST}:{port}
 rest.advertised.host.name={HOST}
 plugin.path={plugins}
-plugin.discovery=service_load
+plugin.discovery=hybrid_warn
 key.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
 config.storage.topic=connect-configs

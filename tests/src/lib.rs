@@ -11,7 +11,7 @@
 //! 5. [`shop`] is one source database with its connector and topic, made from the same SQL and JSON files as the compose file's.
 //! 6. [`highwater`] configures and runs the binary; [`oracle`] compares the replica with PostgreSQL, [`checkpoints`] the
 //!    committed offsets with the Delta log.
-//! 7. [`s3`] is an S3 server, with recorded messages into a table there; it needs no stack.
+//! 7. [`s3`] is an S3 server, with recorded messages into a table there; it needs no stack. [`registry`] is a schema registry.
 //!
 //! `scripts/test` runs all of it, `cargo test --release --workspace --test stack NAME` some of it; it needs Java, Maven, util-linux, the `highwater` binary in the same target
 //! folder and, for one test, Debian's PostgreSQL 15. What is missing fails a test, with what to install. Settings, all optional: `HIGHWATER_BIN`
@@ -36,6 +36,7 @@ pub mod order;
 pub mod packages;
 pub mod postgres;
 pub mod process;
+pub mod registry;
 pub mod s3;
 pub mod scratch;
 pub mod shop;

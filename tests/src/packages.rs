@@ -21,6 +21,13 @@ pub fn jars(component: &str) -> Result<PathBuf> {
     lay(&cache()?, component, &pom, |folder| maven("copy-dependencies", &pom, folder))
 }
 
+/// Apicurio Registry's runnable jar; the jars that it needs lie beside it.
+pub fn registry() -> Result<PathBuf> {
+    let pom = folder_of_poms().join("registry/pom.xml");
+    let folder = lay(&cache()?, "registry", &pom, |folder| maven("unpack", &pom, folder))?;
+    file_ending(&folder, "-runner.jar")
+}
+
 /// PostgreSQL 16's folder (with `bin`, `lib`, `share`), readable by `account`.
 pub fn postgres_16(account: Option<Account>) -> Result<PathBuf> {
     let pom = folder_of_poms().join("postgres/pom.xml");

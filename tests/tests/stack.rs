@@ -37,6 +37,8 @@ mod ordering;
 mod outages;
 #[path = "stack/refusals.rs"]
 mod refusals;
+#[path = "stack/registry.rs"]
+mod registry;
 #[path = "stack/s3.rs"]
 mod s3;
 #[path = "stack/servers.rs"]

@@ -32,7 +32,7 @@ fn load(shop: &Shop, done: &AtomicBool) -> Result<u32> {
 }
 
 /// Compares these columns of every row, as text.
-fn compare(shop: &Shop, highwater: &Highwater, columns: &[&str]) -> Result<usize> {
+pub(crate) fn compare(shop: &Shop, highwater: &Highwater, columns: &[&str]) -> Result<usize> {
     compare_as(shop, highwater, columns, columns)
 }
 
