@@ -145,17 +145,25 @@ pub struct Described {
     pub key: Vec<String>,
 }
 
+#[derive(Deserialize)]
+struct Wrapper<'a> {
+    #[serde(borrow)]
+    schema: &'a RawValue,
+}
+
 impl Described {
     /// What the key and the value of a record say; `None` where the value carries no schema, or the key is no object.
     #[must_use]
     pub fn by(form: &EnvelopeForm, key: &[u8], value: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Wrapper<'a> {
-            #[serde(borrow)]
-            schema: &'a RawValue,
-        }
         let value: Wrapper<'_> = serde_json::from_slice(value).ok()?;
-        let columns = RecordSchema::of_row(value.schema.get(), form)?.columns().collect();
+        Self::with(form, key, value.schema.get())
+    }
+
+    /// What the key of a record says, and the record schema of its value; `None` where the latter is none of a row, or the
+    /// key is no object.
+    #[must_use]
+    pub fn with(form: &EnvelopeForm, key: &[u8], record_schema: &str) -> Option<Self> {
+        let columns = RecordSchema::of_row(record_schema, form)?.columns().collect();
         // without a schema the key is the row's part itself
         let key = match serde_json::from_slice::<Wrapper<'_>>(key) {
             Ok(key) => {

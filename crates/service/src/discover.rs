@@ -1,11 +1,15 @@
 //! The tables that the config leaves open: those of every topic that matches, with the columns that their records name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
-use change::Described;
-use pipeline::{Backoff, Fault};
+use change::{Described, EnvelopeForm, Problem, RecordRef};
+use pipeline::{Backoff, Fault, Format, Read, Schemas};
 use source_kafka::KafkaSettings;
+use tokio::runtime::Handle;
 
 use crate::{
     assemble,
@@ -81,12 +85,14 @@ pub(crate) async fn appeared(config: &Config, mut known: BTreeSet<String>) {
 /// The tables of the topics that are not among `known`. Brokers that are away are waited for.
 pub(crate) async fn find(config: &Config, known: BTreeSet<String>) -> Result<Found> {
     let kafka = config.kafka.clone().context("the config has no [kafka] section")?;
+    let schemas = assemble::schemas(config)?;
     let mut backoff = Backoff::new(config.retry_max, assemble::seed());
     loop {
-        let (kafka, patterns, declared, known) =
-            (kafka.clone(), config.patterns.clone(), config.tables.clone(), known.clone());
+        let (kafka, schemas, patterns, declared, known) =
+            (kafka.clone(), schemas.clone(), config.patterns.clone(), config.tables.clone(), known.clone());
         // librdkafka's calls block
-        let found = tokio::task::spawn_blocking(move || look(&kafka, &patterns, &declared, &known)).await?;
+        let look = move || look(&kafka, schemas.as_ref(), &patterns, &declared, &known);
+        let found = tokio::task::spawn_blocking(look).await?;
         match found {
             Ok(found) => return Ok(found),
             Err(fault) => backoff.wait("topics", fault).await?,
@@ -96,6 +102,7 @@ pub(crate) async fn find(config: &Config, known: BTreeSet<String>) -> Result<Fou
 
 fn look(
     kafka: &KafkaSettings,
+    schemas: Option<&Arc<dyn Schemas>>,
     patterns: &[Pattern],
     declared: &[TableConfig],
     known: &BTreeSet<String>,
@@ -108,21 +115,47 @@ fn look(
         let Some(pattern) = patterns.iter().find(|pattern| pattern.is_for(&topic)) else { continue };
         let table = if pattern.needs_a_record() {
             // a topic without a record is looked at again
-            let Some(described) =
-                source_kafka::first_record(kafka, &topic, |key, value| Described::by(pattern.form(), key, value))?
-            else {
-                continue;
-            };
-            let described = described.ok_or_else(|| {
-                "its records do not name their columns: set schemas.enable=true in the connector's converters, or give the \
-                 table a key and columns (highwater init writes them)"
-                    .to_owned()
-            });
-            described.and_then(|described| pattern.table(&topic, Some(described)))
+            let describe = |key: &[u8], value: &[u8]| describe(schemas, pattern.form(), key, value);
+            let Some(described) = source_kafka::first_record(kafka, &topic, describe)? else { continue };
+            described?.and_then(|described| pattern.table(&topic, Some(described)))
         } else {
             pattern.table(&topic, None)
         };
         found.add(table, &topic, declared);
     }
     Ok(found)
+}
+
+/// What a record says of its table, or why it says nothing.
+fn describe(
+    schemas: Option<&Arc<dyn Schemas>>,
+    form: &EnvelopeForm,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Result<Described, String>, Fault> {
+    let mut format = Format::new(schemas.cloned());
+    let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None };
+    let described = loop {
+        let (read, record_schema) = match format.read(record) {
+            Ok(Read::Json(read, record_schema)) => (read, record_schema),
+            Ok(Read::Unknown(id)) => {
+                if let Some(schemas) = schemas {
+                    Handle::current().block_on(schemas.fetch(id))?;
+                }
+                continue;
+            }
+            Err(malformed) => return Ok(Err(malformed.to_string())),
+        };
+        let (key, value) = (read.key.unwrap_or_default(), read.value.unwrap_or_default());
+        break match record_schema {
+            Some(record_schema) => Described::with(form, key, &record_schema),
+            None if value.first() == Some(&0) => return Ok(Err(Problem::Framed("value").to_string())),
+            None => Described::by(form, key, value),
+        };
+    };
+    Ok(described.ok_or_else(|| {
+        "its records do not name their columns: set schemas.enable=true in the connector's converters, or use a schema \
+         registry, or give the table a key and columns (highwater init writes them)"
+            .to_owned()
+    }))
 }
