@@ -13,7 +13,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::{
-    DataType, Malformed, Placeholder, Problem, Unfit, decimal, numeric, time,
+    Column, DataType, Malformed, Placeholder, Problem, Unfit, decimal, numeric, time,
     wire::{self, Wire},
 };
 
@@ -52,8 +52,8 @@ impl Cell<'_> {
 
 /// Reads one value. serde's own errors would quote it, so the reason goes to `fault`.
 pub(crate) struct CellSeed<'s> {
-    /// The column's name.
-    pub(crate) name: &'s str,
+    pub(crate) column: &'s Column,
+    /// The column's type in the source, or that of its elements.
     pub(crate) data_type: &'s DataType,
     pub(crate) wire: Option<Wire>,
     /// The form that the column's last value was seen to have, where none is known.
@@ -68,7 +68,7 @@ pub(crate) struct CellSeed<'s> {
 
 impl CellSeed<'_> {
     fn refuse<E: Error>(self, problem: Problem) -> E {
-        *self.fault = Some(problem.at(self.name));
+        *self.fault = Some(problem.at_column(self.column));
         E::custom("refused")
     }
 
@@ -212,10 +212,10 @@ impl<'de> Visitor<'de> for CellSeed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Cell<'de>, A::Error> {
         let DataType::Array(element) = self.data_type else { return Err(self.mismatch("an array")) };
-        let Self { name, wire, seen, placeholder, zeros, fault, .. } = self;
+        let Self { column, wire, seen, placeholder, zeros, fault, .. } = self;
         let mut cells = Vec::new();
         while let Some(cell) = array.next_element_seed(CellSeed {
-            name,
+            column,
             data_type: element,
             wire,
             seen,

@@ -112,6 +112,19 @@ fn from_base64(text: &str) -> Result<i128, Problem> {
     if (value < 0) == (sign == 0xFF) { Ok(value) } else { Err(TOO_WIDE) }
 }
 
+/// The digits of an unscaled value, `scale` of them after the point and at least one before it.
+pub(crate) fn in_digits(unscaled: i128, scale: u8) -> String {
+    let point = usize::from(scale);
+    let mut digits = format!("{:0width$}", unscaled.unsigned_abs(), width = point + 1);
+    if scale > 0 {
+        digits.insert(digits.len() - point, '.');
+    }
+    if unscaled < 0 {
+        digits.insert(0, '-');
+    }
+    digits
+}
+
 /// `[-]digits[.digits][E[+-]digits]`, to the unscaled value at `scale`.
 fn from_text(text: &str, scale: u8) -> Result<i128, Problem> {
     let shape = || match text.to_ascii_lowercase().trim_start_matches(['+', '-']) {

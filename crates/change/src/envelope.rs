@@ -67,7 +67,7 @@ pub struct Decoder {
     seen: Vec<Slot<Option<Wire>>>,
     /// The record schema that `wires` come from; it is the same text record after record.
     record_schema: Option<Arc<str>>,
-    /// Which columns a row has lacked, and of those the names that nobody has asked for.
+    /// Which columns a row has lacked, and of those the ones that nobody has asked for.
     gone: Vec<bool>,
     newly_gone: Vec<String>,
     nulled: u64,
@@ -151,12 +151,13 @@ impl Decoder {
     ) -> Result<Decoded, Malformed> {
         self.fill_gone(cells)?;
         if let Some(&key) = self.schema.key().iter().find(|&&key| cells[key] == Cell::Unchanged) {
-            return Err(Problem::KeyLeftOut.at(&self.schema.columns()[key].name));
+            return Err(Problem::KeyLeftOut.at_column(&self.schema.columns()[key]));
         }
+        self.hide(cells);
         if matches!(op, Op::Create | Op::Read)
             && let Some(left_out) = cells.iter().position(|cell| *cell == Cell::Unchanged)
         {
-            return Err(Problem::LeftOut.at(&self.schema.columns()[left_out].name));
+            return Err(Problem::LeftOut.at_column(&self.schema.columns()[left_out]));
         }
         self.settle_unfit(cells);
         let deleted = op == Op::Delete;
@@ -208,7 +209,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// The names of columns that rows have begun to lack since the last call: the source has dropped them.
+    /// The columns that rows have begun to lack since the last call, as messages name them: the source has dropped them.
     pub fn newly_gone(&mut self) -> Vec<String> {
         std::mem::take(&mut self.newly_gone)
     }
@@ -236,18 +237,27 @@ impl Decoder {
         }
     }
 
+    /// Puts masks in the place of the values that have one.
+    fn hide(&self, cells: &mut [Cell<'_>]) {
+        for &column in self.schema.masked() {
+            if let Some(masked) = &self.schema.columns()[column].mask {
+                masked.hide(&mut cells[column]);
+            }
+        }
+    }
+
     /// Gives null to the columns that a row of a growing table lacks; those of its key are never among them.
     fn fill_gone(&mut self, cells: &mut [Cell<'_>]) -> Result<(), Malformed> {
         for (index, cell) in cells.iter_mut().enumerate().filter(|(_, cell)| **cell == Cell::Missing) {
             if self.schema.is_companion(Some(index)) {
                 continue;
             }
-            let name = &self.schema.columns()[index].name;
+            let column = &self.schema.columns()[index];
             if !self.schema.grows() || self.schema.key().contains(&index) {
-                return Err(Problem::ColumnMissing.at(name));
+                return Err(Problem::ColumnMissing.at_column(column));
             }
             if !std::mem::replace(&mut self.gone[index], true) {
-                self.newly_gone.push(name.clone());
+                self.newly_gone.push(column.to_string());
             }
             *cell = Cell::Null;
         }
@@ -272,12 +282,12 @@ impl Decoder {
     ) -> Result<(), A::Error> {
         let column = &self.schema.columns()[index];
         if cells[index] != Cell::Missing {
-            *fault = Some(Problem::ColumnTwice.at(&column.name));
+            *fault = Some(Problem::ColumnTwice.at_column(column));
             return Err(A::Error::custom("refused"));
         }
         let seed = CellSeed {
-            name: &column.name,
-            data_type: &column.data_type,
+            column,
+            data_type: column.source_type(),
             wire: self.wires[index],
             seen: &self.seen[index],
             placeholder: Some(self.schema.placeholder()),
@@ -304,7 +314,9 @@ impl Decoder {
         for (index, cell) in cells.iter_mut().enumerate() {
             let is_key = self.schema.key().contains(&index);
             match cell {
-                Cell::Missing if is_key => return Err(Problem::KeyColumnMissing.at(&self.schema.columns()[index].name)),
+                Cell::Missing if is_key => {
+                    return Err(Problem::KeyColumnMissing.at_column(&self.schema.columns()[index]));
+                }
                 Cell::Missing => *cell = Cell::Null,
                 _ => {}
             }
@@ -592,6 +604,10 @@ impl Visitor<'_> for ColumnSeed<'_> {
     }
 }
 
+#[cfg(test)]
+mod masked;
+#[cfg(test)]
+mod renamed;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

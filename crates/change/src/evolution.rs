@@ -21,36 +21,66 @@ impl DataType {
     }
 }
 
+impl Column {
+    /// Takes over a wider type. Under a mask it is no change of the replica, and only taken over where it changes no mask.
+    fn widen_to(&mut self, found: &Self) {
+        let wider = found.source_type();
+        if !wider.widens(self.source_type()) {
+            return;
+        }
+        match &mut self.mask {
+            Some(masked) if !masked.is_kept_under(wider) => return,
+            Some(masked) => masked.data_type = wider.clone(),
+            None => self.data_type = wider.clone(),
+        }
+        self.wire = found.wire.or(self.wire);
+    }
+}
+
 impl TableSchema {
-    /// The same table with the columns that only `found` has, and with the wider of two types; `None` where that is
-    /// what it was. Columns that are passed over stay out.
+    /// The same table with the columns of the source that only `found` has, and with the wider of two types; `None` where
+    /// that is what it was. Columns that are passed over stay out.
     ///
     /// # Errors
-    /// [`SchemaError::SameName`] for a column that differs from another by case only.
+    /// [`SchemaError::SameName`] for a column that has the name of another in the replica, or differs by case only.
     pub fn extended_by(&self, found: impl IntoIterator<Item = Column>) -> Result<Option<Self>, SchemaError> {
+        let found = found.into_iter().filter(|column| !self.passes_over(&column.source));
+        self.joined_by(|column| &column.source, found)
+    }
+
+    /// The same for columns of a replica, which go by their names there.
+    ///
+    /// # Errors
+    /// As [`Self::extended_by`].
+    pub fn holding(&self, columns: impl IntoIterator<Item = Column>) -> Result<Option<Self>, SchemaError> {
+        self.joined_by(|column| &column.name, columns)
+    }
+
+    fn joined_by(
+        &self,
+        name_of: fn(&Column) -> &String,
+        found: impl IntoIterator<Item = Column>,
+    ) -> Result<Option<Self>, SchemaError> {
         let mut columns = self.columns().to_vec();
-        for found in found.into_iter().filter(|column| !self.passes_over(&column.name)) {
-            match columns.iter_mut().find(|column| column.name == found.name) {
-                Some(known) if found.data_type.widens(&known.data_type) => {
-                    *known = Column { wire: found.wire.or(known.wire), unfit: known.unfit, ..found };
-                }
-                Some(_) => {}
+        for found in found {
+            match columns.iter_mut().find(|column| name_of(column) == name_of(&found)) {
+                Some(known) => known.widen_to(&found),
                 None => columns.push(found),
             }
         }
-        if columns == self.columns() { Ok(None) } else { self.with_columns(columns).map(Some) }
+        let joined = self.with_columns(columns)?;
+        Ok((joined.columns() != self.columns()).then_some(joined))
     }
 
     /// What `self` has that `older` had not, in words: `` `a` int -> long, `b` string ``.
     #[must_use]
     pub fn since(&self, older: &Self) -> String {
         let changes = self.columns().iter().filter_map(|column| {
-            let Column { name, data_type, .. } = column;
-            match older.columns().iter().find(|older| older.name == *name) {
-                None => Some(format!("`{name}` {data_type}")),
-                Some(older) if older.data_type != *data_type => {
-                    Some(format!("`{name}` {} -> {data_type}", older.data_type))
-                }
+            let data_type = column.source_type();
+            let before = older.columns().iter().find(|older| older.name == column.name).map(Column::source_type);
+            match before {
+                None => Some(format!("{column} {data_type}")),
+                Some(before) if before != data_type => Some(format!("{column} {before} -> {data_type}")),
                 Some(_) => None,
             }
         });
@@ -113,7 +143,7 @@ mod tests {
     fn what_is_passed_over_stays_out_and_names_that_differ_by_case_are_refused() {
         let before = table(&[("id", "long")]).passing_over(["secret".to_owned()]);
         assert_eq!(before.extended_by(columns(&[("secret", "string")])), Ok(None));
-        let same = SchemaError::SameName("ID".to_owned(), "id".to_owned());
+        let same = SchemaError::SameName("`id`".to_owned(), "`ID`".to_owned());
         assert_eq!(before.extended_by(columns(&[("ID", "string")])), Err(same));
     }
 }

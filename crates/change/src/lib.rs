@@ -1,20 +1,24 @@
 //! The vocabulary of Highwater and its specification.
 //!
 //! An event's way through this crate: [`envelope`] reads a Debezium message, [`order`] says where it stands
-//! among the events of its key, [`cell`] turns each JSON value into the column's exact value, and [`batch`]
-//! collects the rows as Arrow arrays of the table's [`schema`], which [`evolution`] lets grow with the source's. [`model`] says in about a hundred lines what a
-//! replica must do with those events; everything else in Highwater is measured against it.
+//! among the events of its key, [`cell`] turns each JSON value into the column's exact value, a
+//! [`mask`] takes its place where the [`column`] has one, and [`batch`] collects the rows as Arrow arrays of the table's
+//! [`schema`], which [`evolution`] lets grow with the source's. [`model`] says in about a hundred lines what a replica must
+//! do with those events; everything else in Highwater is measured against it.
 //!
 //! Nothing here does I/O, and nothing panics on input.
 
 pub mod batch;
+pub mod canonical;
 pub mod cell;
+pub mod column;
 pub mod decimal;
 pub mod envelope;
 pub mod evolution;
 pub mod form;
 pub mod lsn;
 pub mod malformed;
+pub mod mask;
 pub mod model;
 pub mod numeric;
 pub mod op;
@@ -27,13 +31,15 @@ pub mod time;
 pub mod wire;
 
 pub use batch::{BatchBuilder, ChangeBatch};
+pub use column::{Column, Unfit};
 pub use envelope::{Decoded, Decoder, NoChange};
 pub use form::{Deletes, EnvelopeForm, Flattening, Metadata};
 pub use lsn::Lsn;
 pub use malformed::{Malformed, Problem};
+pub use mask::{Mask, Masked, Secret};
 pub use op::Op;
 pub use order::{Horizon, Order, Restart};
 pub use placeholder::Placeholder;
 pub use record::RecordRef;
 pub use record_schema::Described;
-pub use schema::{Column, DataType, MetaColumns, SchemaError, TableSchema, Unfit};
+pub use schema::{DataType, MetaColumns, SchemaError, TableSchema};

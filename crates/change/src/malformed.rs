@@ -1,11 +1,11 @@
 //! [`Malformed`]: why a record could not be decoded.
 
-use crate::SchemaError;
+use crate::{Column, SchemaError};
 
 /// A record that cannot become a change event. It names the column and the expected type, never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Malformed {
-    /// The column at fault, where one is.
+    /// The column at fault, where one is, as messages name it: `` `amount` ``.
     pub column: Option<String>,
     /// What is wrong.
     pub problem: Problem,
@@ -14,7 +14,7 @@ pub struct Malformed {
 impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.column {
-            Some(column) => write!(f, "column `{column}`: {}", self.problem),
+            Some(column) => write!(f, "column {column}: {}", self.problem),
             None => self.problem.fmt(f),
         }
     }
@@ -125,9 +125,15 @@ impl From<Problem> for Malformed {
 }
 
 impl Problem {
-    /// This problem, at a column.
+    /// This problem, at a column of the source that the table does not have, or has under the same name.
     #[must_use]
     pub fn at(self, column: &str) -> Malformed {
-        Malformed { column: Some(column.to_owned()), problem: self }
+        Malformed { column: Some(format!("`{column}`")), problem: self }
+    }
+
+    /// This problem, at a column of the table.
+    #[must_use]
+    pub fn at_column(self, column: &Column) -> Malformed {
+        Malformed { column: Some(column.to_string()), problem: self }
     }
 }

@@ -49,8 +49,8 @@ impl<'a> RecordSchema<'a> {
     /// The form of each of the table's columns.
     pub(crate) fn wires(&self, table: &TableSchema) -> Vec<Option<Wire>> {
         let wires = table.columns().iter().map(|column| {
-            let field = self.fields.iter().find(|field| field.field.as_deref() == Some(column.name.as_str()));
-            field.and_then(|field| field.wire(&column.data_type)).or(column.wire)
+            let field = self.fields.iter().find(|field| field.field.as_deref() == Some(column.source.as_str()));
+            field.and_then(|field| field.wire(column.source_type())).or(column.wire)
         });
         wires.collect()
     }

@@ -1,10 +1,15 @@
 //! [`TableSchema`]: a table's columns, its key, and the columns that Highwater adds.
 
-use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    str::FromStr,
+    sync::Arc,
+};
 
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::{form::EnvelopeForm, placeholder::Placeholder, wire::Wire};
+use crate::{Column, Unfit, form::EnvelopeForm, placeholder::Placeholder, wire::Wire};
 
 /// A column's type in the replica, by its name in the Delta protocol ("Primitive Types"). What Delta has no type for is
 /// a `string` there, in one form of its own.
@@ -197,77 +202,6 @@ impl FromStr for DataType {
     }
 }
 
-/// A source column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    /// Its name, exactly as the source writes it.
-    pub name: String,
-    /// Its type in the replica.
-    pub data_type: DataType,
-    /// How its values are written in envelopes without a schema.
-    pub wire: Option<Wire>,
-    /// What becomes of a value that the type cannot hold.
-    pub unfit: Unfit,
-}
-
-/// What becomes of a value that the column's type cannot hold: an infinite time or one outside the years 1 to 9999, and a
-/// number that is NaN, infinite or has too many digits for a decimal.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Unfit {
-    /// The record is refused.
-    #[default]
-    Refuse,
-    /// It is null, and counted.
-    Null,
-    /// It is null, and the column's companion `<name>__raw` holds the text that the connector wrote.
-    Raw,
-}
-
-impl FromStr for Unfit {
-    type Err = SchemaError;
-
-    fn from_str(text: &str) -> Result<Self, SchemaError> {
-        Ok(match text {
-            "refuse" => Self::Refuse,
-            "null" => Self::Null,
-            "raw" => Self::Raw,
-            _ => return Err(SchemaError::UnknownUnfit(text.to_owned())),
-        })
-    }
-}
-
-impl Column {
-    /// A column whose values have no special form, and that refuses what it cannot hold.
-    #[must_use]
-    pub fn new(name: &str, data_type: DataType) -> Self {
-        Self { name: name.to_owned(), data_type, wire: None, unfit: Unfit::Refuse }
-    }
-
-    /// The same column, with another way for what it cannot hold.
-    #[must_use]
-    pub fn with_unfit(self, unfit: Unfit) -> Self {
-        Self { unfit, ..self }
-    }
-
-    /// A column from its declaration `TYPE` or `TYPE@WIRE`, for example `timestamp_ntz@millis`.
-    ///
-    /// # Errors
-    /// [`SchemaError`] names the type or the wire form that is not known, or that do not go together.
-    pub fn declared(name: &str, declaration: &str) -> Result<Self, SchemaError> {
-        let (data_type, wire) = match declaration.rsplit_once('@') {
-            Some((data_type, wire)) => (data_type.parse()?, Some(wire.parse()?)),
-            None => (declaration.parse()?, None),
-        };
-        let column = Self { wire, ..Self::new(name, data_type) };
-        match wire {
-            Some(wire) if !wire.fits(&column.data_type) => {
-                Err(SchemaError::WireDoesNotFit { column: column.name, data_type: column.data_type, wire })
-            }
-            _ => Ok(column),
-        }
-    }
-}
-
 /// The names of the columns that Highwater adds to a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaColumns {
@@ -292,6 +226,8 @@ pub struct TableSchema {
     columns: Vec<Column>,
     /// The columns that do not refuse what they cannot hold, each with its companion.
     lenient: Vec<(usize, Option<usize>)>,
+    /// The columns that have a mask.
+    masked: Vec<usize>,
     key: Vec<usize>,
     meta: MetaColumns,
     placeholder: Placeholder,
@@ -331,7 +267,7 @@ pub enum SchemaError {
     #[error("no key: name the primary-key columns with key = [\"...\"] or --key NAME")]
     NoKey,
     /// A key column that is not a column.
-    #[error("key column `{0}` is not among the columns")]
+    #[error("key column `{0}` is not among the columns, which go by their names in the source")]
     UnknownKey(String),
     /// Neither a text nor `hex:` and pairs of hexadecimal digits.
     #[error("the placeholder is empty, or its hex: is not followed by pairs of hexadecimal digits")]
@@ -350,8 +286,14 @@ pub enum SchemaError {
     /// A key and the elements of an array have to be there.
     #[error("column `{0}`: a key, and an array, can only refuse what does not fit")]
     MustRefuse(String),
+    /// A column has to have a name in the replica.
+    #[error("column `{0}`: its name in the replica is empty")]
+    NoName(String),
     /// Delta column names are case-insensitive.
-    #[error("columns `{0}` and `{1}` have one name in Delta, which ignores case; leave one out")]
+    #[error(
+        "columns {0} and {1} go by one name, as Delta ignores case; give one of them another with name = \"...\", or leave \
+         it out"
+    )]
     SameName(String, String),
     /// A column of the name of a field that a flattened envelope has beside its columns.
     #[error(
@@ -362,10 +304,33 @@ pub enum SchemaError {
     /// One name for two such fields.
     #[error("two metadata fields have the name `{0}`")]
     MetadataTwice(String),
+    /// Not one of the masks of [`Mask`](crate::Mask).
+    #[error("unknown mask `{0}`: expected hmac-sha256 or null")]
+    UnknownMask(String),
+    /// A mask that is made with a secret, and none is given.
+    #[error("mask = \"hmac-sha256\" needs the secret of [masking]")]
+    NoSecret,
+    /// A secret that could be found by trying.
+    #[error("the secret has fewer than 16 bytes; make one with `openssl rand -hex 32`")]
+    ShortSecret,
+    /// Values that have no one text.
+    #[error("column `{column}`: the same {data_type} has several texts, so it has no mask but \"null\"")]
+    NoMaskOf {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// A key that is null finds no row.
+    #[error("key column `{0}`: the mask of a key cannot be \"null\"")]
+    NullKey(String),
+    /// The companion would show what the mask hides.
+    #[error("column `{0}`: unfit = \"raw\" would keep values unmasked")]
+    RawUnderMask(String),
 }
 
 impl TableSchema {
-    /// Checks the declaration of a table.
+    /// Checks the declaration of a table; its key is named as the source does.
     ///
     /// # Errors
     /// [`SchemaError`], for the first thing that is wrong.
@@ -376,44 +341,43 @@ impl TableSchema {
         if key.is_empty() {
             return Err(SchemaError::NoKey);
         }
-        let position = |name: &str| columns.iter().position(|c| c.name == name);
-        let key = key
-            .iter()
-            .map(|name| position(name.as_ref()).ok_or_else(|| SchemaError::UnknownKey(name.as_ref().to_owned())))
-            .collect::<Result<Vec<_>, _>>()?;
-        let is_comparable = |data_type: &DataType| {
-            !matches!(data_type, DataType::Array(_) | DataType::Json | DataType::Hstore | DataType::Interval)
-        };
-        if let Some(column) = key.iter().map(|&i| &columns[i]).find(|column| !is_comparable(&column.data_type)) {
-            let (column, data_type) = (column.name.clone(), column.data_type.clone());
-            return Err(SchemaError::NoKeyType { column, data_type });
-        }
+        let key = positions(key.iter().map(AsRef::as_ref), &columns, |column| &column.source)?;
+        Self::of(columns, key, meta)
+    }
 
-        let (columns, lenient) = with_companions(columns, &key)?;
+    fn of(columns: Vec<Column>, key: Vec<usize>, meta: MetaColumns) -> Result<Self, SchemaError> {
+        columns.iter().enumerate().try_for_each(|(i, column)| column.check(key.contains(&i)))?;
+
+        let masked = (0..columns.len()).filter(|&i| columns[i].mask.is_some()).collect();
+        let (columns, lenient) = with_companions(columns);
         let mut fields: Vec<Field> = columns.iter().map(|c| Field::new(&c.name, c.data_type.arrow(), true)).collect();
         fields.push(Field::new(&meta.source_lsn, ArrowType::Int64, true));
         fields.push(Field::new(&meta.source_anchor, ArrowType::Int64, true));
         fields.push(Field::new(&meta.is_deleted, ArrowType::Boolean, true));
-        let mut names: Vec<_> = fields.iter().map(|f| (f.name().to_lowercase(), f.name())).collect();
-        names.sort();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(SchemaError::SameName(pair[0].1.clone(), pair[1].1.clone()));
+        let title = |i: usize| columns.get(i).map_or_else(|| format!("`{}`", fields[i].name()), Column::to_string);
+        let mut seen = HashMap::new();
+        for (i, field) in fields.iter().enumerate() {
+            if let Some(first) = seen.insert(field.name().to_lowercase(), i) {
+                return Err(SchemaError::SameName(title(first), title(i)));
+            }
         }
         let arrow = Arc::new(Schema::new(fields));
         let (placeholder, form, passed_over) = (Placeholder::default(), EnvelopeForm::default(), BTreeSet::new());
-        Ok(Self { columns, lenient, key, meta, placeholder, form, passed_over, grows: false, arrow })
+        Ok(Self { columns, lenient, masked, key, meta, placeholder, form, passed_over, grows: false, arrow })
     }
 
-    /// The same table with other columns, the key's among them.
+    /// The same table with other columns, the key's under their names in the replica among them. The companions that
+    /// these columns have are made anew.
     ///
     /// # Errors
     /// As [`Self::new`], and as [`Self::with_form`].
     pub fn with_columns(&self, columns: Vec<Column>) -> Result<Self, SchemaError> {
-        let key: Vec<_> = self.key_names().map(str::to_owned).collect();
-        let is_of_source = |column: &Column| !self.is_companion(self.position(&column.name, 0));
-        let columns = columns.into_iter().filter(is_of_source).collect();
-        let Self { columns, lenient, key, arrow, .. } = Self::new(columns, &key, self.meta.clone())?;
-        Self { columns, lenient, key, arrow, ..self.clone() }.with_form(self.form.clone())
+        let companions: Vec<_> = columns.iter().filter_map(Column::companion).collect();
+        let is_companion = |column: &Column| companions.iter().any(|companion| companion.name == column.name);
+        let columns: Vec<_> = columns.into_iter().filter(|column| !is_companion(column)).collect();
+        let key = positions(self.key_names(), &columns, |column| &column.name)?;
+        let Self { columns, lenient, masked, key, arrow, .. } = Self::of(columns, key, self.meta.clone())?;
+        Self { columns, lenient, masked, key, arrow, ..self.clone() }.with_form(self.form.clone())
     }
 
     /// The same table, of a connector that writes this in place of a value that it was not sent.
@@ -458,7 +422,7 @@ impl TableSchema {
     /// [`SchemaError`] where a column has the name of a metadata field, or two fields have one name.
     pub fn with_form(self, form: EnvelopeForm) -> Result<Self, SchemaError> {
         if let EnvelopeForm::Flattened(flattening) = &form {
-            flattening.check(self.columns.iter().map(|column| column.name.as_str()))?;
+            flattening.check(self.columns.iter().map(|column| column.source.as_str()))?;
         }
         Ok(Self { form, ..self })
     }
@@ -480,6 +444,11 @@ impl TableSchema {
         &self.lenient
     }
 
+    /// The positions of the columns that have a mask.
+    pub(crate) fn masked(&self) -> &[usize] {
+        &self.masked
+    }
+
     /// Whether the column at this position is a companion, which no event carries.
     pub(crate) fn is_companion(&self, position: Option<usize>) -> bool {
         position.is_some() && self.lenient.iter().any(|(_, companion)| *companion == position)
@@ -491,7 +460,7 @@ impl TableSchema {
         &self.key
     }
 
-    /// The names of the key columns.
+    /// The names of the key columns in the replica.
     pub fn key_names(&self) -> impl Iterator<Item = &str> {
         self.key.iter().map(|&i| self.columns[i].name.as_str())
     }
@@ -519,12 +488,12 @@ impl TableSchema {
         }
     }
 
-    /// The position of a column, with a hint where it may stand.
+    /// The position of a column by its name in the source, with a hint where it may stand.
     #[must_use]
-    pub(crate) fn position(&self, name: &str, hint: usize) -> Option<usize> {
+    pub(crate) fn position(&self, source: &str, hint: usize) -> Option<usize> {
         match self.columns.get(hint) {
-            Some(column) if column.name == name => Some(hint),
-            _ => self.columns.iter().position(|c| c.name == name),
+            Some(column) if column.source == source => Some(hint),
+            _ => self.columns.iter().position(|c| c.source == source),
         }
     }
 }
@@ -539,27 +508,30 @@ pub(crate) enum Named {
     Unknown,
 }
 
+/// The positions of the key columns of these names.
+fn positions<'k>(
+    key: impl Iterator<Item = &'k str>,
+    columns: &[Column],
+    name_of: fn(&Column) -> &String,
+) -> Result<Vec<usize>, SchemaError> {
+    key.map(|name| {
+        let position = columns.iter().position(|column| name_of(column) == name);
+        position.ok_or_else(|| SchemaError::UnknownKey(name.to_owned()))
+    })
+    .collect()
+}
+
 /// Adds the companions, and names the columns that do not refuse what they cannot hold.
-#[expect(clippy::type_complexity, reason = "two lists that are made together")]
-fn with_companions(
-    mut columns: Vec<Column>,
-    key: &[usize],
-) -> Result<(Vec<Column>, Vec<(usize, Option<usize>)>), SchemaError> {
+fn with_companions(mut columns: Vec<Column>) -> (Vec<Column>, Vec<(usize, Option<usize>)>) {
     let mut lenient = Vec::new();
     for index in 0..columns.len() {
-        let Column { name, data_type, unfit, .. } = &columns[index];
-        if *unfit == Unfit::Refuse {
-            continue;
+        if columns[index].unfit != Unfit::Refuse {
+            let companion = columns[index].companion();
+            lenient.push((index, companion.is_some().then_some(columns.len())));
+            columns.extend(companion);
         }
-        if key.contains(&index) || matches!(data_type, DataType::Array(_)) {
-            return Err(SchemaError::MustRefuse(name.clone()));
-        }
-        let companion = Column::new(&format!("{name}__raw"), DataType::String);
-        let has_companion = *unfit == Unfit::Raw;
-        lenient.push((index, has_companion.then_some(columns.len())));
-        columns.extend(has_companion.then_some(companion));
     }
-    Ok((columns, lenient))
+    (columns, lenient)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use jiff::{
+    Span,
     civil::{Date, DateTime, Time},
     fmt::temporal::Pieces,
 };
@@ -169,6 +170,19 @@ pub(crate) fn interval(text: Cow<'_, str>) -> Result<Cow<'_, str>, Problem> {
     Ok(format!("{rest}.{}S", format!("{micros:06}").trim_end_matches('0')).into())
 }
 
+/// `YYYY-MM-DD` from days since 1970-01-01; `None` outside the years 1 to 9999.
+pub(crate) fn date_text(days: i64) -> Option<String> {
+    let days = Span::new().try_days(days).ok().filter(|_| DAYS.contains(&days))?;
+    Some(Date::constant(1970, 1, 1).checked_add(days).ok()?.to_string())
+}
+
+/// `YYYY-MM-DDTHH:MM:SS.ffffff` from microseconds since 1970-01-01T00:00:00; `None` as above.
+pub(crate) fn wall_clock_text(micros: i64) -> Option<String> {
+    let date = date_text(micros.div_euclid(MICROS_A_DAY))?;
+    let time = of_day(micros.rem_euclid(MICROS_A_DAY), Some(Wire::Micros)).ok()?;
+    Some(format!("{date}T{time}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +215,20 @@ mod tests {
         assert_eq!(wall_clock("0000-12-31T23:59:59.999999"), Err(OUT_OF_RANGE));
         assert_eq!(instant("0001-01-01T00:00:00+00:01"), Err(OUT_OF_RANGE));
         assert_eq!(instant("9999-12-31T23:59:59.999999-00:01"), Err(OUT_OF_RANGE));
+    }
+
+    #[test]
+    fn a_time_has_one_text_that_reads_back_as_it() {
+        for micros in [1_709_210_096_789_012, 0, -1, DAYS.start() * MICROS_A_DAY, (DAYS.end() + 1) * MICROS_A_DAY - 1] {
+            let text = wall_clock_text(micros).unwrap();
+            assert_eq!((instant(&format!("{text}Z")), wall_clock(&text)), (Ok(micros), Ok(micros)), "{text}");
+        }
+        for days in [19_782, 0, -1, *DAYS.start(), *DAYS.end()] {
+            assert_eq!(date(&date_text(days).unwrap()), Ok(days));
+        }
+        assert_eq!(wall_clock_text(1_709_210_096_789_012).as_deref(), Some("2024-02-29T12:34:56.789012"));
+        assert_eq!((wall_clock_text((DAYS.end() + 1) * MICROS_A_DAY), date_text(DAYS.start() - 1)), (None, None));
+        assert_eq!((wall_clock_text(i64::MAX), date_text(i64::MIN)), (None, None));
     }
 
     #[test]

@@ -76,6 +76,12 @@ impl FromStr for Wire {
     }
 }
 
+/// Pairs of lower-case hexadecimal digits from bytes.
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
 /// Bytes from pairs of hexadecimal digits.
 pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };

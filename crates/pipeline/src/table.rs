@@ -218,10 +218,7 @@ impl<R> Table<R> {
         self.open.advance(partition, *position);
         self.open.counts.nulled += self.decoder.nulled();
         for column in self.decoder.newly_gone() {
-            tracing::warn!(
-                table = self.name,
-                "the events lack column `{column}`: rows that change have null there now"
-            );
+            tracing::warn!(table = self.name, "the events lack column {column}: rows that change have null there now");
         }
         Ok(true)
     }

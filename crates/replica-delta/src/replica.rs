@@ -151,7 +151,7 @@ impl DeltaReplica {
         let state = self.table.snapshot().map_err(|e| fault::delta("reading its columns", &e))?;
         let stored = schema::of_table(&self.declared, &state.snapshot().arrow_schema())?;
         let declared = |column: &&Column| self.declared.columns().iter().any(|declared| declared.name == column.name);
-        let widened = self.declared.extended_by(stored.columns().iter().filter(declared).cloned());
+        let widened = self.declared.holding(stored.columns().iter().filter(declared).cloned());
         if let Some(widened) = widened.map_err(Fault::halt)? {
             self.declared = Arc::new(widened);
         }

@@ -43,17 +43,21 @@ use crate::{checkpoint, fault, merge};
 /// A halt that names every column in which the table and a declaration cannot go together.
 pub(crate) fn of_table(declared: &TableSchema, stored: &Schema) -> Result<TableSchema, Fault> {
     let (mut columns, mut problems) = (Vec::new(), Vec::new());
+    let title = |name: &str| {
+        let known = declared.columns().iter().find(|column| column.name == name);
+        known.map_or_else(|| format!("`{name}`"), Column::to_string)
+    };
     for field in declared.arrow().fields() {
         match stored.field_with_name(field.name()) {
             Ok(found) if goes_with(found.data_type(), field.data_type(), declared.grows()) => {}
             Ok(found) => problems.push(format!(
-                "column `{}` is {} in the table and {} in the config",
-                field.name(),
+                "column {} is {} in the table and {} in the config",
+                title(field.name()),
                 name_of(found.data_type()),
                 name_of(field.data_type())
             )),
             Err(_) if declared.grows() && is_value(declared, field.name()) => {}
-            Err(_) => problems.push(format!("column `{}` is not in the table", field.name())),
+            Err(_) => problems.push(format!("column {} is not in the table", title(field.name()))),
         }
     }
     let meta = declared.meta();
@@ -104,7 +108,9 @@ pub(crate) async fn grow(
     stored: &TableSchema,
     wanted: &TableSchema,
 ) -> Result<Option<(DeltaTable, TableSchema)>, Fault> {
-    let Some(grown) = stored.extended_by(wanted.columns().to_vec()).map_err(Fault::halt)? else { return Ok(None) };
+    let grown = stored.holding(wanted.columns().to_vec()).map_err(Fault::halt)?;
+    // under a mask a type gets wider without being another one in the replica
+    let Some(grown) = grown.filter(|grown| grown.arrow() != stored.arrow()) else { return Ok(None) };
     let old: HashMap<_, _> = stored.columns().iter().map(|column| (&column.name, &column.data_type)).collect();
     let is_wider = |column: &Column| old.get(&column.name).is_some_and(|old| **old != column.data_type);
     let changed = if grown.columns().iter().any(is_wider) {
@@ -193,14 +199,12 @@ pub(crate) fn conform<'a>(changes: &'a ChangeBatch, stored: &Arc<TableSchema>) -
     let (count, width) = (changes.rows.num_rows(), changes.schema.columns().len());
     let place = |name: &str| changes.schema.columns().iter().position(|column| column.name == name);
     let (mut columns, mut unchanged) = (Vec::new(), Vec::new());
-    for Column { name, data_type, .. } in stored.columns() {
-        let found = place(name);
+    for column in stored.columns() {
+        let found = place(&column.name);
         unchanged.push(found.and_then(|found| changes.unchanged[found].clone()));
         columns.push(match found {
-            None => new_null_array(&data_type.arrow(), count),
-            Some(found) => {
-                as_wide(name, &changes.schema.columns()[found].data_type, data_type, changes.rows.column(found))?
-            }
+            None => new_null_array(&column.data_type.arrow(), count),
+            Some(found) => as_wide(&changes.schema.columns()[found].data_type, column, changes.rows.column(found))?,
         });
     }
     columns.extend_from_slice(&changes.rows.columns()[width..]);
@@ -208,13 +212,14 @@ pub(crate) fn conform<'a>(changes: &'a ChangeBatch, stored: &Arc<TableSchema>) -
     Ok(Cow::Owned(ChangeBatch { schema: Arc::clone(stored), rows, unchanged, ..changes.clone() }))
 }
 
-fn as_wide(name: &str, from: &DataType, to: &DataType, values: &ArrayRef) -> Result<ArrayRef, Fault> {
+fn as_wide(from: &DataType, column: &Column, values: &ArrayRef) -> Result<ArrayRef, Fault> {
+    let to = &column.data_type;
     if from.arrow() == to.arrow() {
         return Ok(Arc::clone(values));
     }
     if !to.widens(from) {
         return Err(Fault::halt(format!(
-            "column `{name}` is {to} in the table and {from} in this member's config; start all members with one config"
+            "column {column} is {to} in the table and {from} in this member's config; start all members with one config"
         )));
     }
     cast(values, &to.arrow()).map_err(|e: ArrowError| Fault::halt(e))

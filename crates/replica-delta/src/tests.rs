@@ -1,5 +1,6 @@
 //! The replica against the reference model, and the promises one by one.
 
+mod columns;
 mod epochs;
 mod growth;
 

@@ -4,6 +4,7 @@
 //! environment variable and `${file:PATH}` for the content of a file, so that a secret stands in neither the file nor
 //! a log.
 
+mod column;
 mod expand;
 mod flattened;
 mod pattern;
@@ -11,7 +12,7 @@ mod pattern;
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use bytesize::ByteSize;
-use change::{Column, MetaColumns, Placeholder, SchemaError, TableSchema, Unfit};
+use change::{MetaColumns, Placeholder, SchemaError, Secret, TableSchema};
 use pipeline::{BatchLimits, OnError};
 use regex::Regex;
 use registry::{Login, RegistrySettings};
@@ -20,6 +21,7 @@ use source_kafka::KafkaSettings;
 
 pub(crate) use self::pattern::Pattern;
 use self::{
+    column::{ColumnSection, MaskingSection},
     flattened::{EnvelopeName, FlattenedSection},
     pattern::Topics,
 };
@@ -84,10 +86,12 @@ impl Config {
         let dead_letters: Option<DeadLettersSection> = section(&mut document, "dead_letters", &mut problems);
         let retry: RetrySection = section(&mut document, "retry", &mut problems).unwrap_or_default();
         let memory: MemorySection = section(&mut document, "memory", &mut problems).unwrap_or_default();
-        let (tables, patterns) = tables(&mut document, &mut problems);
+        let masking: Option<MaskingSection> = section(&mut document, "masking", &mut problems);
+        let secret = masking.as_ref().map(|masking| &masking.secret);
+        let (tables, patterns) = tables(&mut document, secret, &mut problems);
         for unknown in document.keys() {
             problems.push(format!(
-                "{unknown}: unknown; expected kafka, schema_registry, store, batch, dead_letters, retry, memory or table"
+                "{unknown}: unknown; expected kafka, schema_registry, store, batch, dead_letters, retry, memory, masking or table"
             ));
         }
         let schema_registry = registry.and_then(|registry| registry.check(&mut problems));
@@ -148,7 +152,11 @@ fn section<T: DeserializeOwned>(document: &mut toml::Table, name: &str, problems
 }
 
 /// The tables that are named in full, and the sections that leave something open.
-fn tables(document: &mut toml::Table, problems: &mut Vec<String>) -> (Vec<TableConfig>, Vec<Pattern>) {
+fn tables(
+    document: &mut toml::Table,
+    secret: Option<&Secret>,
+    problems: &mut Vec<String>,
+) -> (Vec<TableConfig>, Vec<Pattern>) {
     let sections = match document.remove("table") {
         Some(toml::Value::Array(sections)) if !sections.is_empty() => sections,
         Some(toml::Value::Table(_)) => {
@@ -164,7 +172,7 @@ fn tables(document: &mut toml::Table, problems: &mut Vec<String>) -> (Vec<TableC
     for (index, section) in sections.into_iter().enumerate() {
         let path = format!("[[table]] {}", index + 1);
         let table = section.try_into::<TableSection>().map_err(|e| e.message().trim_end().to_owned());
-        let pattern = match table.and_then(TableSection::check) {
+        let pattern = match table.and_then(|table| table.check(secret)) {
             Ok(pattern) => pattern,
             Err(problem) => {
                 problems.push(format!("{path}: {problem}"));
@@ -333,33 +341,6 @@ enum OnErrorName {
     DeadLetter,
 }
 
-/// A column's type, alone or with the way for what does not fit it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ColumnSection {
-    Type(String),
-    Full(FullColumn),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FullColumn {
-    r#type: String,
-    #[serde(default)]
-    unfit: Option<String>,
-}
-
-impl ColumnSection {
-    fn check(self, name: &str) -> Result<Column, SchemaError> {
-        let (declared, unfit) = match self {
-            Self::Type(declared) => (declared, None),
-            Self::Full(FullColumn { r#type, unfit }) => (r#type, unfit),
-        };
-        let unfit = unfit.map_or(Ok(Unfit::Refuse), |unfit| unfit.parse())?;
-        Ok(Column::declared(name, &declared)?.with_unfit(unfit))
-    }
-}
-
 /// What becomes of a table when the source's columns change.
 #[derive(Deserialize, Default, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
@@ -380,7 +361,7 @@ struct MetaSection {
 }
 
 impl TableSection {
-    fn check(self) -> Result<Pattern, String> {
+    fn check(self, secret: Option<&Secret>) -> Result<Pattern, String> {
         let name = self.name;
         let at = |problem: &dyn fmt::Display| format!("table `{name}`: {problem}");
         let topics = match (self.topic, self.topics) {
@@ -398,15 +379,13 @@ impl TableSection {
         let declared = |columns: toml::Table| {
             let each = columns.into_iter().map(|(column, declared)| {
                 let at = |problem: &dyn fmt::Display| format!("table `{name}`, column `{column}`: {problem}");
-                let section: ColumnSection = declared
-                    .try_into()
-                    .map_err(|_| at(&"write its type as a string, or { type = \"...\", unfit = \"...\" }"))?;
-                section.check(&column).map_err(|e| at(&e))
+                let section: ColumnSection = declared.try_into().map_err(|_| at(&ColumnSection::SHAPE))?;
+                section.check(&column, secret).map_err(|e| at(&e))
             });
             each.collect::<Result<Vec<_>, String>>()
         };
         let columns = self.columns.map(declared).transpose()?;
-        let is_declared = |name: &&String| columns.iter().flatten().any(|column| column.name == **name);
+        let is_declared = |name: &&String| columns.iter().flatten().any(|column| column.source == **name);
         if let Some(column) = self.exclude_columns.iter().find(is_declared) {
             return Err(at(&format_args!("column `{column}` stands under columns and under exclude_columns")));
         }
@@ -453,7 +432,7 @@ fn duration<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::
 
 #[cfg(test)]
 mod tests {
-    use change::{Deletes, Described, EnvelopeForm, Flattening, Metadata};
+    use change::{Column, Deletes, Described, EnvelopeForm, Flattening, Metadata};
 
     use super::*;
 

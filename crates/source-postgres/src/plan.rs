@@ -119,7 +119,8 @@ fn unusual(columns: &[ColumnPlan]) -> Option<String> {
     let names: Vec<_> = declared.map(|column| format!("`{}`", column.name)).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "other writers of Delta, such as Spark, refuse names with a space or one of ,;{{}}()=: {}",
+            "other writers of Delta, such as Spark, refuse names with a space or one of ,;{{}}()=; give another name for \
+             the replica: {}",
             names.join(", ")
         )
     })

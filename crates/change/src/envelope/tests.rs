@@ -30,12 +30,32 @@ fn decode(key: Option<&str>, value: Option<&str>) -> (Result<Decoded, Malformed>
 pub(super) fn one_value(declaration: &str, token: &str, placeholder: Placeholder) -> Result<ChangeBatch, Malformed> {
     let schema = schema(&[("id", "long"), ("c", declaration)], &["id"]);
     let schema = Arc::new(TableSchema::clone(&schema).with_placeholder(placeholder));
-    let value = format!(r#"{{"op":"u","after":{{"id":1,"c":{token}}},"source":{{"lsn":8}}}}"#);
-    let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
-    let mut batch = BatchBuilder::new(Arc::clone(&schema));
+    one_change(&schema, "u", r#"{"id":1}"#, &format!(r#"{{"id":1,"c":{token}}}"#))
+}
+
+/// The batch of one change event.
+pub(super) fn one_change(
+    schema: &Arc<TableSchema>,
+    op: &str,
+    key: &str,
+    after: &str,
+) -> Result<ChangeBatch, Malformed> {
+    let value = format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":8}}}}"#);
+    let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
+    let mut batch = BatchBuilder::new(Arc::clone(schema));
     let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
-    Decoder::new(schema).decode(record, &mut Horizon::default(), &mut batch)?;
+    Decoder::new(Arc::clone(schema)).decode(record, &mut Horizon::default(), &mut batch)?;
     Ok(batch.finish().unwrap())
+}
+
+/// The names and the values of a batch's one row, without what Highwater adds.
+pub(super) fn shown(batch: &ChangeBatch) -> (Vec<String>, Vec<String>) {
+    let fields = batch.rows.schema();
+    let names = fields.fields().iter().map(|field| field.name().clone());
+    let options = arrow::util::display::FormatOptions::default().with_null("null");
+    let text = |column| arrow::util::display::ArrayFormatter::try_new(column, &options).unwrap().value(0).to_string();
+    let width = batch.rows.num_columns() - 3;
+    (names.take(width).collect(), batch.rows.columns()[..width].iter().map(|column| text(column)).collect())
 }
 
 const KEY: Option<&str> = Some(r#"{"order_id":1}"#);
@@ -403,7 +423,7 @@ fn recorded_changes(first: TableSchema) -> Life {
             batches.push(std::mem::replace(&mut builder, BatchBuilder::new(Arc::clone(&schema))).finish().unwrap());
             outcome = decoder.decode(record, &mut horizon, &mut builder);
         }
-        changes.extend(decoder.newly_gone().into_iter().map(|gone| format!("{offset}: no `{gone}`")));
+        changes.extend(decoder.newly_gone().into_iter().map(|gone| format!("{offset}: no {gone}")));
         if let Err(malformed) = outcome {
             end = Err((offset, malformed));
             break;

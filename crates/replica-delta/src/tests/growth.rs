@@ -10,12 +10,12 @@ fn growing(columns: &[(&str, &str)]) -> Arc<TableSchema> {
     Arc::new(TableSchema::clone(&schema(columns, &["id"])).growing())
 }
 
-async fn opened(lake: &Lake, schema: &Arc<TableSchema>) -> DeltaReplica {
+pub(super) async fn opened(lake: &Lake, schema: &Arc<TableSchema>) -> DeltaReplica {
     DeltaReplica::open(lake, "t", "memory:///t", "group", Arc::clone(schema)).await.unwrap()
 }
 
 /// Rows of `schema`'s table, each with its LSN, as one batch that ends at `offset`.
-fn batch(schema: &Arc<TableSchema>, offset: i64, rows: &[(u64, &str)]) -> Batch {
+pub(super) fn batch(schema: &Arc<TableSchema>, offset: i64, rows: &[(u64, &str)]) -> Batch {
     let (mut decoder, mut builder) = (Decoder::new(Arc::clone(schema)), BatchBuilder::new(Arc::clone(schema)));
     for (lsn, row) in rows {
         let value = format!(r#"{{"op":"u","after":{row},"source":{{"lsn":{lsn}}}}}"#);
@@ -63,7 +63,7 @@ fn recorded(first: &Arc<TableSchema>, end: i64) -> Vec<Batch> {
 }
 
 /// The columns of the table and the types that its own metadata gives them.
-fn columns(replica: &DeltaReplica) -> Vec<String> {
+pub(super) fn columns(replica: &DeltaReplica) -> Vec<String> {
     let snapshot = replica.table.snapshot().unwrap();
     snapshot.schema().fields().map(|field| format!("{} {}", field.name, field.data_type)).collect()
 }
@@ -99,7 +99,7 @@ async fn a_recorded_table_grows_with_its_source_and_a_replay_changes_nothing() {
     assert_eq!((again.version(), select(&again, query).await), (version, expected.to_owned()));
 }
 
-async fn select(replica: &DeltaReplica, query: &str) -> String {
+pub(super) async fn select(replica: &DeltaReplica, query: &str) -> String {
     let context = SessionContext::new();
     replica.prepare(&context).unwrap();
     context.register_table("t", replica.provider().await.unwrap()).unwrap();

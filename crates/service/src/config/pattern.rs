@@ -71,7 +71,7 @@ impl Pattern {
         let mut key = self.key.clone().unwrap_or_default();
         if let Some(described) = described {
             let is_open = |column: &Column| {
-                !self.excluded.contains(&column.name) && !columns.iter().any(|known| known.name == column.name)
+                !self.excluded.contains(&column.source) && !columns.iter().any(|known| known.source == column.source)
             };
             let open: Vec<_> = described.columns.into_iter().filter(is_open).collect();
             columns.extend(open);
