@@ -13,7 +13,7 @@ use arrow::{
     datatypes::{DataType as ArrowType, Schema},
     error::ArrowError,
 };
-use change::{ChangeBatch, Column, DataType, TableSchema};
+use change::{ChangeBatch, Column, DataType, TableSchema, Unfit};
 use datafusion::{
     logical_expr::{Expr, cast as cast_to, lit},
     prelude::SessionContext,
@@ -64,9 +64,11 @@ pub(crate) fn of_table(declared: &TableSchema, stored: &Schema) -> Result<TableS
     let is_meta = |name: &String| [&meta.source_lsn, &meta.source_anchor, &meta.is_deleted].contains(&name);
     for field in stored.fields().iter().filter(|field| !is_meta(field.name())) {
         let known = declared.columns().iter().find(|column| column.name == *field.name());
+        // nothing is decoded into the table's own schema, and companions that it has are columns like the others
+        let shape = |known: &Column| known.clone().with_unfit(Unfit::Refuse);
         match (known, DataType::of_arrow(field.data_type())) {
-            (Some(known), _) if known.data_type.arrow() == *field.data_type() => columns.push(known.clone()),
-            (Some(known), Some(data_type)) => columns.push(Column { data_type, ..known.clone() }),
+            (Some(known), _) if known.data_type.arrow() == *field.data_type() => columns.push(shape(known)),
+            (Some(known), Some(data_type)) => columns.push(Column { data_type, ..shape(known) }),
             (None, Some(data_type)) if declared.grows() => {
                 columns.push(Column::new(field.name(), data_type));
             }

@@ -1,6 +1,6 @@
 //! Columns that go by another name in the replica, and columns that hold masks.
 
-use change::{Mask, Secret};
+use change::{Mask, Secret, Unfit};
 
 use super::{
     growth::{batch, columns, opened, select},
@@ -101,4 +101,25 @@ async fn a_column_and_its_table_that_cannot_go_together_are_named_in_both_words(
     assert_eq!(refused.remedy, Remedy::Halt);
     let expected = "column `N` (`n` in the replica) is int in the table and string in the config";
     assert!(refused.message.contains(expected), "{}", refused.message);
+}
+
+#[tokio::test]
+async fn a_table_gets_the_companion_of_a_column_that_is_to_keep_what_does_not_fit() {
+    let lake = Lake::default();
+    let with = |unfit| table(vec![column("id", "long"), column("day", "date").with_unfit(unfit)], "id");
+    let (before, after) = (with(Unfit::Refuse), with(Unfit::Raw));
+    let mut replica = opened(&lake, &before).await;
+    apply(&mut replica, batch(&before, 2, &[(8, r#"{"id":1,"day":0}"#)])).await;
+    let mut replica = opened(&lake, &after).await;
+    apply(&mut replica, batch(&after, 3, &[(16, r#"{"id":2,"day":2147483647}"#)])).await;
+    apply(&mut replica, batch(&after, 4, &[(24, r#"{"id":2,"day":2147483647}"#), (24, r#"{"id":3,"day":1}"#)])).await;
+    let expected = "\
++----+------------+------------+
+| id | day        | day__raw   |
++----+------------+------------+
+| 1  | 1970-01-01 |            |
+| 2  |            | 2147483647 |
+| 3  | 1970-01-02 |            |
++----+------------+------------+";
+    assert_eq!(select(&replica, "select id, day, day__raw from t order by id").await, expected);
 }
