@@ -13,6 +13,8 @@ mod captures;
 mod catalog;
 #[path = "stack/changes.rs"]
 mod changes;
+#[path = "stack/columns.rs"]
+mod columns;
 #[path = "stack/command.rs"]
 mod command;
 #[path = "stack/discovery.rs"]
