@@ -1,4 +1,4 @@
-//! The `highwater` binary as a process, with a config for one shop.
+//! The `highwater` binary as a process, with a config for one shop or for tables of a test's own.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
+use serde_json::{Map, Value};
 
+use crate::broker::Broker;
 use crate::process::{Process, Program, tail};
 use crate::s3::{BUCKET, S3, SECRET};
 use crate::shop::{Shop, wait};
@@ -26,7 +28,7 @@ pub struct Highwater {
     config: PathBuf,
     /// The consumer group.
     pub group: String,
-    /// The table's folder.
+    /// The first table's folder.
     pub table: PathBuf,
     /// How long a command that ends by itself may take, and the lag to become zero.
     pub patience: Duration,
@@ -60,12 +62,18 @@ pub struct Replay {
 impl Highwater {
     /// Writes a config for the shop's topic into `home`, which also gets the table and the logs.
     pub fn configure(home: &Path, shop: &Shop) -> Result<Self> {
-        let group = format!("highwater-{}", shop.name);
         let table = home.join("lake/orders");
+        let group = format!("highwater-{}", shop.name);
+        Self::configure_tables(home, &shop.broker, &group, &table, &orders(&shop.topic, &table))
+    }
+
+    /// The same with `sections` for its tables, each a `[[table]]`; `table` is the folder of the first of them.
+    pub fn configure_tables(home: &Path, broker: &Broker, group: &str, table: &Path, sections: &str) -> Result<Self> {
         std::fs::create_dir_all(home)?;
         let config = home.join("highwater.toml");
-        std::fs::write(&config, settings(shop, &group, &table, &dead_letters(&config)))?;
-        let (home, patience, verbose, calls) = (home.into(), PATIENCE, false, AtomicU32::new(0));
+        std::fs::write(&config, settings(broker, group, &dead_letters(&config)) + sections)?;
+        let (home, group, table) = (home.into(), group.into(), table.into());
+        let (patience, verbose, calls) = (PATIENCE, false, AtomicU32::new(0));
         Ok(Self { binary: binary()?, home, config, group, table, patience, verbose, calls })
     }
 
@@ -162,14 +170,25 @@ impl Highwater {
         Ok(self.success(&["sql", "--print", "csv", query])?.stdout)
     }
 
-    /// Waits until the group has acknowledged all that lies in the topic.
+    /// `sql --print json`: an object a row.
+    pub fn rows(&self, query: &str) -> Result<Vec<Map<String, Value>>> {
+        let output = self.success(&["sql", "--print", "json", query])?.stdout;
+        output.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+
+    /// Waits until the group has acknowledged all that lies in the shop's topic.
     pub fn wait_caught_up(&self, shop: &Shop, process: &mut Process) -> Result<()> {
+        self.wait_acknowledged(&shop.broker, &shop.topic, process)
+    }
+
+    /// Waits until the group has acknowledged all that lies in a topic.
+    pub fn wait_acknowledged(&self, broker: &Broker, topic: &str, process: &mut Process) -> Result<()> {
         wait(self.patience, &format!("group {} did not come to the end of its topic", self.group), || {
             if let Some(status) = process.ended()? {
                 bail!("{} ended: {status}\n{}", process.name(), process.log());
             }
-            let ends = shop.broker.end_offsets(&shop.topic)?;
-            let committed = shop.broker.committed(&self.group, &shop.topic)?;
+            let ends = broker.end_offsets(topic)?;
+            let committed = broker.committed(&self.group, topic)?;
             Ok(ends.iter().zip(&committed).all(|(end, committed)| committed.unwrap_or(0) == *end))
         })
         .with_context(|| process.log())
@@ -188,7 +207,13 @@ impl Highwater {
         account(&process.log())
     }
 
-    /// Fails where a record of this member went to the dead letters: no test makes one that should.
+    /// The records of this member that went to the dead letters so far.
+    pub fn dead_letters(&self) -> Result<Vec<Value>> {
+        let text = std::fs::read_to_string(dead_letters(&self.config)).unwrap_or_default();
+        text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    }
+
+    /// Fails where a record of this member went to the dead letters, for a test that makes none that should.
     pub fn no_dead_letters(&self) -> Result<()> {
         let text = std::fs::read_to_string(dead_letters(&self.config)).unwrap_or_default();
         ensure!(text.is_empty(), "{} records went to the dead letters: {text:.2000}", text.lines().count());
@@ -263,9 +288,8 @@ pub fn number(text: &str, name: &str) -> Option<i64> {
 }
 
 /// Short session: a killed member's partitions are given away after it. Short age: many batches, so many places to be killed at.
-fn settings(shop: &Shop, group: &str, table: &Path, dead_letters: &Path) -> String {
-    let (bootstrap, topic) = (&shop.broker.bootstrap, &shop.topic);
-    let (table, dead_letters) = (table.display(), dead_letters.display());
+fn settings(broker: &Broker, group: &str, dead_letters: &Path) -> String {
+    let (bootstrap, dead_letters) = (&broker.bootstrap, dead_letters.display());
     format!(
         r#"[kafka]
 bootstrap_servers = "{bootstrap}"
@@ -283,7 +307,14 @@ age = "300ms"
 [dead_letters]
 path = "{dead_letters}"
 
-[[table]]
+"#
+    )
+}
+
+fn orders(topic: &str, table: &Path) -> String {
+    let table = table.display();
+    format!(
+        r#"[[table]]
 name = "orders"
 topic = "{topic}"
 location = "{table}"

@@ -8,7 +8,7 @@
 //! 2. [`process`] starts one program and answers for its end; [`scratch`] is the temporary folder.
 //! 3. [`postgres`], [`kafka`] and [`connect`] are the servers; [`stack`] is the three of them together.
 //! 4. [`broker`] looks into topics and groups; [`order`] computes the (anchor, LSN) order of what is there.
-//! 5. [`shop`] is one source database with its connector and topic, made from the same SQL and JSON files as the compose file's.
+//! 5. [`shop`] is one source database with its [`connector`] and topic, made from the same SQL and JSON files as the compose file's.
 //! 6. [`highwater`] configures and runs the binary; [`oracle`] compares the replica with PostgreSQL, [`checkpoints`] the
 //!    committed offsets with the Delta log.
 //! 7. [`s3`] is an S3 server, with recorded messages into a table there; it needs no stack. [`registry`] is a schema registry.
@@ -29,6 +29,7 @@
 pub mod broker;
 pub mod checkpoints;
 pub mod connect;
+pub mod connector;
 pub mod highwater;
 pub mod kafka;
 pub mod oracle;

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
 
 use crate::broker::{Broker, Record};
-use crate::connect::{Worker, fill};
+use crate::connect::Worker;
+use crate::connector::Connector;
 use crate::order::{Event, events};
 use crate::postgres::{Database, Postgres};
-use crate::stack::{HOST, Stack, repository_file};
+use crate::stack::{Stack, repository_file};
 
 /// So many marker rows reach every one of a few partitions, as good as surely; [`Shop::delivered`] insists on all.
 const MARKERS: usize = 24;
@@ -34,7 +34,8 @@ pub struct Shop {
     pub topic: String,
     /// How many the topic has.
     pub partitions: usize,
-    /// What its connector has that the repository's file has not.
+    connector: Connector,
+    /// What the connector has that the repository's file has not.
     settings: Vec<(&'static str, String)>,
     marked: AtomicU32,
 }
@@ -54,8 +55,8 @@ impl Shop {
         let broker = stack.kafka.broker();
         broker.create_topic(&topic, partitions)?;
         let worker = stack.connect.worker();
-        let (name, settings, marked) = (name.into(), Vec::new(), AtomicU32::new(0));
-        Ok(Self { name, database, broker, worker, topic, partitions, settings, marked })
+        let (connector, settings, marked) = (Connector::new(name, &database, &worker), Vec::new(), AtomicU32::new(0));
+        Ok(Self { name: name.into(), database, broker, worker, topic, partitions, connector, settings, marked })
     }
 
     /// The same with other settings of its connector.
@@ -67,25 +68,13 @@ impl Shop {
 
     /// Registers the connector and goes on at once.
     pub fn register(&self) -> Result<()> {
-        let values = [
-            ("DATABASE_HOST", HOST.to_owned()),
-            ("DATABASE_PORT", self.database.port.to_string()),
-            ("DATABASE_USER", "cdc".into()),
-            ("DATABASE_PASSWORD", "cdc".into()),
-            ("DATABASE_NAME", self.name.clone()),
-        ];
-        let mut overrides = vec![("topic.prefix", self.name.clone()), ("slot.name", self.name.clone())];
-        overrides.extend(self.settings.iter().cloned());
-        let config: Value = fill(&repository_file("connectors/shop-orders.json")?, &values, &overrides)?;
-        self.worker.put(&self.name, &config)
+        self.connector.register(&self.settings)
     }
 
     /// Registers the connector and waits until it runs and has a slot, which is when no later change can be missed.
     pub fn connect(&self) -> Result<()> {
         self.register()?;
-        self.worker.wait_running(&self.name)?;
-        let slot = format!("select count(*) from pg_replication_slots where slot_name = '{}' and active", self.name);
-        wait(DELIVERY, &format!("the slot {} is not in use", self.name), || Ok(self.database.value::<i64>(&slot)? == 1))
+        self.connector.wait_streaming()
     }
 
     /// Makes changes with `sql/generate.sql`.
@@ -124,11 +113,7 @@ impl Shop {
 
     /// Drops the replication slot, once its connector has let go of it.
     pub fn drop_slot(&self) -> Result<()> {
-        let slot = format!("pg_replication_slots where slot_name = '{}'", self.name);
-        let idle = format!("select count(*) from {slot} and active");
-        let complaint = format!("the slot {} was not let go of", self.name);
-        wait(Duration::from_secs(20), &complaint, || Ok(self.database.value::<i64>(&idle)? == 0))?;
-        self.database.execute(&format!("select pg_drop_replication_slot(slot_name) from {slot}"))
+        self.connector.drop_slot()
     }
 
     /// The whole topic.
@@ -139,14 +124,6 @@ impl Shop {
     /// The whole topic with each record's order.
     pub fn events(&self) -> Result<Vec<Event>> {
         events(&self.records()?)
-    }
-}
-
-impl Drop for Shop {
-    fn drop(&mut self) {
-        // Best effort: a test that failed may have left the worker down.
-        let _ = self.worker.delete(&self.name);
-        let _ = self.drop_slot();
     }
 }
 

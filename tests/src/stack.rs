@@ -118,7 +118,7 @@ pub(crate) fn java(jars: &Path, heap_mib: u32) -> Vec<String> {
 }
 
 /// A file of the repository, by its path from the top.
-pub(crate) fn repository_file(path: &str) -> Result<String> {
+pub fn repository_file(path: &str) -> Result<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     std::fs::read_to_string(&file).with_context(|| format!("can't read {}", file.display()))
 }

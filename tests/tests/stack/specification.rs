@@ -9,7 +9,7 @@ use change::model::{self, Value as Cell};
 use change::{Lsn, Order};
 use highwater_tests::broker::Record;
 use highwater_tests::order::events;
-use highwater_tests::stack::shared;
+use highwater_tests::stack::{repository_file, shared};
 use postgres::Client;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -26,11 +26,6 @@ const HISTORIES: u64 = 48;
 /// Order, soft-deleted, status and amount.
 type Row = (Order, bool, Option<String>, Option<String>);
 type Rows = BTreeMap<i64, Row>;
-
-fn repository_file(path: &str) -> Result<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    std::fs::read_to_string(&file).with_context(|| file.display().to_string())
-}
 
 fn insert(client: &mut Client, lines: &[Value]) -> Result<()> {
     let insert = "insert into messages select * from jsonb_populate_recordset(null::messages, $1::text::jsonb)";
