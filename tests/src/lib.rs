@@ -15,8 +15,9 @@
 //!
 //! `scripts/test` runs all of it, `cargo test --release --workspace --test stack NAME` some of it; it needs Java, Maven, util-linux, the `highwater` binary in the same target
 //! folder and, for one test, Debian's PostgreSQL 15. What is missing fails a test, with what to install. Settings, all optional: `HIGHWATER_BIN`
-//! (another binary), `HIGHWATER_TEST_SEED` (the moments of an earlier run's kills, its random histories, the soak's plan), `HIGHWATER_SOAK_MINUTES` (3),
-//! `HIGHWATER_TEST_KEEP` (keep folders and logs).
+//! (another binary), `HIGHWATER_TEST_SEED` (the moments of an earlier run's kills, its random histories and values, the soak's plan), `HIGHWATER_SOAK_MINUTES` (3),
+//! `HIGHWATER_TEST_KEEP` (keep folders and logs), `HIGHWATER_UPDATE` (write anew what the types' test compares with: the table of docs/types.md
+//! and `testdata/debezium/types.tsv`).
 
 #![allow(
     clippy::must_use_candidate,

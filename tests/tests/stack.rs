@@ -53,5 +53,7 @@ mod specification;
 mod streaming;
 #[path = "stack/tables.rs"]
 mod tables;
+#[path = "stack/types.rs"]
+mod types;
 #[path = "stack/verdict.rs"]
 mod verdict;

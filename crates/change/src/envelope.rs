@@ -612,5 +612,3 @@ mod renamed;
 mod tests;
 #[cfg(test)]
 mod type_matrix;
-#[cfg(test)]
-pub(crate) use type_matrix::COLUMNS;

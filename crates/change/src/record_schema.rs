@@ -179,44 +179,4 @@ impl Described {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::*;
-    use crate::envelope::COLUMNS;
-
-    #[test]
-    fn a_record_names_the_columns_and_the_key_of_its_table_where_it_carries_schemas() {
-        let line = include_str!("../../../testdata/debezium/schema_change.ndjson").lines().nth(3).unwrap();
-        let record: HashMap<&str, &RawValue> = serde_json::from_str(line).unwrap();
-        let value = record["value"].get().as_bytes();
-        let wrapped = br#"{"schema":{"type":"struct","fields":[{"type":"int64","field":"id"}]},"payload":{"id":3}}"#;
-        let form = EnvelopeForm::Debezium;
-        for key in [record["key"].get().as_bytes(), wrapped] {
-            let Described { columns, key } = Described::by(&form, key, value).unwrap();
-            let columns: Vec<_> =
-                columns.iter().map(|column| format!("{} {}", column.name, column.data_type)).collect();
-            assert_eq!(
-                (columns.join(", "), key),
-                ("id long, a int, b string, c string".to_owned(), vec!["id".to_owned()])
-            );
-        }
-        assert_eq!(Described::by(&form, wrapped, br#"{"op":"c","after":{"id":1}}"#), None);
-        assert_eq!(Described::by(&form, b"7", value), None);
-        assert_eq!(Described::by(&form, wrapped, b"\xff"), None);
-    }
-
-    #[test]
-    fn a_record_s_own_schema_gives_the_types_that_the_type_matrix_declares() {
-        let recorded = include_str!("../../../testdata/debezium/types_schema.json");
-        let row = RecordSchema::of_row(recorded, &EnvelopeForm::Debezium).unwrap();
-        let found: HashMap<_, _> = row.columns().map(|column| (column.name.clone(), column)).collect();
-        for (name, _, data_type, [precise, ..]) in COLUMNS {
-            // an hstore that is written as JSON says that it is JSON
-            let data_type = if name == "c_hstore" { "json" } else { data_type };
-            let declared = Column::declared(name, &format!("{data_type}{precise}")).unwrap();
-            assert_eq!(found[name].data_type, declared.data_type, "{name}");
-            assert!(declared.wire.is_none_or(|wire| found[name].wire == Some(wire)), "{name}: {:?}", found[name].wire);
-        }
-    }
-}
+mod tests;

@@ -46,8 +46,10 @@ pub(super) fn form(base: &BaseType, modifier: Option<i32>, modes: &Modes) -> For
         "bit" if modifier == Some(1) => Form::plain("boolean"),
         "varbit" if modifier == Some(1) => Form::plain("boolean").noting("an empty one cannot be told from a 0"),
         "bit" | "varbit" => Form::plain("binary").noting(REVERSED),
-        "date" if modes.time == TimeMode::IsoString => Form::wired("date", "@text"),
-        "date" => Form::plain("date").noting("a date BC of a snapshot arrives as another one"),
+        "date" => {
+            let wire = if modes.time == TimeMode::IsoString { "@text" } else { "" };
+            Form::wired("date", wire).noting("a date BC of a snapshot arrives as another one")
+        }
         "time" => time_of_day(seconds, modes.time),
         "timetz" => Form::plain("string").noting("arrives in UTC, without its own offset"),
         "timestamp" => timestamp(seconds, modes.time),
