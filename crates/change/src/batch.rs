@@ -17,7 +17,7 @@ use arrow::{
 use crate::{DataType, Order, TableSchema, cell::Cell};
 
 /// A run of row changes of one table, in the order in which they were read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ChangeBatch {
     /// The table.
     pub schema: Arc<TableSchema>,

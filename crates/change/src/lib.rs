@@ -16,6 +16,8 @@ pub mod decimal;
 pub mod envelope;
 pub mod evolution;
 pub mod form;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod lsn;
 pub mod malformed;
 pub mod mask;
