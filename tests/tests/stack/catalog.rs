@@ -36,7 +36,7 @@ fn init(url: &str, folder: &Path, connector: &str, more: &[&str]) -> Result<Said
 /// A connector's config under a set of modes.
 fn under(mode: Mode) -> String {
     let settings = mode.settings().iter().chain(&[("topic.prefix", "t")]);
-    Value::from_iter(settings.map(|&(name, value)| (name.to_owned(), Value::from(value)))).to_string()
+    settings.map(|&(name, value)| (name.to_owned(), Value::from(value))).collect::<Value>().to_string()
 }
 
 /// A type of docs/types.md, as SQL writes it.
