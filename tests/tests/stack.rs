@@ -41,6 +41,8 @@ mod outages;
 mod refusals;
 #[path = "stack/registry.rs"]
 mod registry;
+#[path = "stack/routing.rs"]
+mod routing;
 #[path = "stack/s3.rs"]
 mod s3;
 #[path = "stack/servers.rs"]

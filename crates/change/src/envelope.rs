@@ -55,6 +55,8 @@ pub enum NoChange {
     TransactionMarker,
     /// A message from `pg_logical_emit_message`.
     LogicalMessage,
+    /// A change of another table of the source, which shares the topic.
+    OtherTable,
 }
 
 /// Decodes the records of one table.
@@ -105,6 +107,9 @@ impl Decoder {
             return self.decode_flattened(&flattening, record, horizon, batch);
         }
         let Some(value) = record.value else { return Ok(Decoded::NoChange(NoChange::Tombstone)) };
+        if self.is_of_another_table(record)? {
+            return Ok(Decoded::NoChange(NoChange::OtherTable));
+        }
         let mut envelope = self.envelope(text(value, "value")?)?;
         if let Some(payload) = envelope.payload {
             if let Some(schema) = envelope.schema
@@ -138,6 +143,12 @@ impl Decoder {
             (_, Some(cells)) => cells,
         };
         self.add(op, order, &mut cells, &record, batch)
+    }
+
+    /// Whether the topic carries other tables' changes, too, and the record is one.
+    fn is_of_another_table(&self, record: RecordRef<'_>) -> Result<bool, Malformed> {
+        let (Some(sources), Some(value)) = (self.schema.sources(), record.value) else { return Ok(false) };
+        Ok(sources.pass_over(text(value, "value")?)?)
     }
 
     /// Adds a row to the batch, unless something is missing from it.
@@ -178,6 +189,9 @@ impl Decoder {
         batch: &mut BatchBuilder,
     ) -> Result<Decoded, Malformed> {
         if !self.record_schema.as_ref().is_some_and(|known| Arc::ptr_eq(known, record_schema)) {
+            if self.is_of_another_table(record)? {
+                return Ok(Decoded::NoChange(NoChange::OtherTable));
+            }
             if let Some(grown) = self.learn(record_schema)? {
                 return Ok(Decoded::Grown(Arc::new(grown)));
             }

@@ -30,6 +30,7 @@ pub mod placeholder;
 pub mod record;
 pub mod record_schema;
 pub mod schema;
+pub mod source_tables;
 pub mod time;
 pub mod wire;
 
@@ -47,3 +48,4 @@ pub use placeholder::Placeholder;
 pub use record::RecordRef;
 pub use record_schema::Described;
 pub use schema::{MetaColumns, SchemaError, TableSchema};
+pub use source_tables::SourceTables;

@@ -47,6 +47,12 @@ pub enum Problem {
         /// What is wrong with it; without a value of a row.
         what: String,
     },
+    /// A truncate of one of the source's tables that a table of the replica is of.
+    #[error(
+        "one of several tables of the source was truncated, and which rows were its own is not known: delete them at the \
+         source with DELETE, or send a new snapshot into another location"
+    )]
+    PartlyTruncated,
     /// JSON, but not of an envelope's shape.
     #[error("not a Debezium envelope: {0}")]
     NotAnEnvelope(&'static str),

@@ -7,7 +7,7 @@ use std::{
 
 use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef};
 
-use crate::{Column, DataType, Unfit, form::EnvelopeForm, placeholder::Placeholder, wire::Wire};
+use crate::{Column, DataType, SourceTables, Unfit, form::EnvelopeForm, placeholder::Placeholder, wire::Wire};
 
 /// The names of the columns that Highwater adds to a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub struct TableSchema {
     meta: MetaColumns,
     placeholder: Placeholder,
     form: EnvelopeForm,
+    sources: Option<SourceTables>,
     passed_over: BTreeSet<String>,
     grows: bool,
     arrow: SchemaRef,
@@ -170,7 +171,8 @@ impl TableSchema {
         }
         let arrow = Arc::new(Schema::new(fields));
         let (placeholder, form, passed_over) = (Placeholder::default(), EnvelopeForm::default(), BTreeSet::new());
-        Ok(Self { columns, lenient, masked, key, meta, placeholder, form, passed_over, grows: false, arrow })
+        let (sources, grows) = (None, false);
+        Ok(Self { columns, lenient, masked, key, meta, placeholder, form, sources, passed_over, grows, arrow })
     }
 
     /// The same table with other columns, the key's under their names in the replica among them. The companions that
@@ -232,6 +234,18 @@ impl TableSchema {
             flattening.check(self.columns.iter().map(|column| column.source.as_str()))?;
         }
         Ok(Self { form, ..self })
+    }
+
+    /// The same table, of a topic that carries the changes of other tables of the source, too.
+    #[must_use]
+    pub fn of_sources(self, sources: SourceTables) -> Self {
+        Self { sources: Some(sources), ..self }
+    }
+
+    /// The tables of the source that it is of, where its topic carries others, too.
+    #[must_use]
+    pub fn sources(&self) -> Option<&SourceTables> {
+        self.sources.as_ref()
     }
 
     /// The form of its change events.

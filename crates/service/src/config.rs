@@ -12,7 +12,7 @@ mod pattern;
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use bytesize::ByteSize;
-use change::{MetaColumns, Placeholder, SchemaError, Secret, TableSchema};
+use change::{EnvelopeForm, MetaColumns, Placeholder, SchemaError, Secret, SourceTables, TableSchema};
 use pipeline::{BatchLimits, OnError};
 use regex::Regex;
 use registry::{Login, RegistrySettings};
@@ -188,11 +188,14 @@ fn tables(
                 for other in &tables {
                     for (what, same) in [
                         ("name", other.name == table.name),
-                        ("topic", other.topic == table.topic),
+                        (
+                            "topic (tables that share one need a process each, with a [kafka] group of its own)",
+                            other.topic == table.topic,
+                        ),
                         ("location", other.location == table.location),
                     ] {
                         if same {
-                            problems.push(format!("{path}: its {what} is also that of table `{}`", other.name));
+                            problems.push(format!("{path}: as that of table `{}`: its {what}", other.name));
                         }
                     }
                 }
@@ -316,6 +319,8 @@ struct TableSection {
     name: String,
     topic: Option<String>,
     topics: Option<String>,
+    source: Option<String>,
+    sources: Option<String>,
     location: String,
     key: Option<Vec<String>>,
     #[serde(default)]
@@ -372,6 +377,22 @@ impl TableSection {
             }
             _ => return Err(at(&"write topic = \"...\" for one, or topics = \"...\" with a regular expression")),
         };
+        let sources = match (self.source, self.sources) {
+            (None, None) => None,
+            (Some(one), None) => Some(SourceTables::One(one)),
+            (None, Some(expression)) => {
+                let whole = Regex::new(&format!("^(?:{expression})$"));
+                Some(SourceTables::Matching(whole.map_err(|e| at(&format_args!("sources: {e}")))?))
+            }
+            _ => {
+                return Err(at(
+                    &"write source = \"schema.table\" for one, or sources = \"...\" with a regular expression",
+                ));
+            }
+        };
+        if sources.is_some() && (self.key.is_none() || self.columns.is_none()) {
+            return Err(at(&"declare key and columns: the first record of its topic may be of another table"));
+        }
         let is_template = |text: &str| matches!(topics, Topics::One(_)) || text.contains('$');
         if !is_template(&name) || !is_template(&self.location) {
             return Err(at(&"tables of several topics need a $1 of the expression in name and location"));
@@ -395,11 +416,16 @@ impl TableSection {
             source_anchor: self.meta_columns.source_anchor.unwrap_or(default.source_anchor),
             is_deleted: self.meta_columns.is_deleted.unwrap_or(default.is_deleted),
         };
+        let form = self.envelope.form(self.flattened).map_err(|e| at(&e))?;
+        if sources.is_some() && form != EnvelopeForm::Debezium {
+            return Err(at(&"a flattened record does not name its table as source and sources need it"));
+        }
         let placeholder = self.unavailable_value_placeholder.map(|text| text.parse());
         Ok(Pattern {
             placeholder: placeholder.transpose().map_err(|e: SchemaError| at(&e))?.unwrap_or_else(Placeholder::default),
-            form: self.envelope.form(self.flattened).map_err(|e| at(&e))?,
+            form,
             topics,
+            sources,
             location: self.location,
             on_error: match self.on_error {
                 OnErrorName::Halt => OnError::Halt,
@@ -532,6 +558,29 @@ mod tests {
         assert!(!schema.grows() && schema.passes_over("secret"));
         let both = GOOD.replace("key =", "exclude_columns = [\"amount\"]\nkey =");
         assert!(Config::parse(&both).unwrap_err().0[0].contains("under columns and under exclude_columns"));
+    }
+
+    #[test]
+    fn a_section_can_be_of_one_or_some_of_the_tables_that_share_a_topic() {
+        let with = |line: &str| Config::parse(&GOOD.replace("key =", &format!("{line}\nkey =")));
+        let sources = |line: &str| with(line).unwrap().tables[0].schema.sources().cloned();
+        assert_eq!(sources("source = \"public.orders\""), Some(SourceTables::One("public.orders".into())));
+        let months = Regex::new(r"^(?:public\.orders_\d+)$").unwrap();
+        assert_eq!(sources(r"sources = 'public\.orders_\d+'"), Some(SourceTables::Matching(months)));
+        assert_eq!(sources(""), None);
+        for (bad, problem) in [
+            ("source = \"public.a\"\nsources = 'public\\.a'", "write source = "),
+            ("sources = '('", "table `orders`: sources: "),
+            ("source = \"public.a\"\nenvelope = \"flattened\"", "a flattened record does not name its table"),
+        ] {
+            let problems = with(bad).unwrap_err();
+            assert!(problems.0[0].contains(problem), "{problems}");
+        }
+        let open = GOOD.replace("key = [\"order_id\"]", "source = \"public.orders\"");
+        assert!(Config::parse(&open).unwrap_err().0[0].contains("declare key and columns"));
+        let twice = GOOD.to_owned() + &GOOD[GOOD.find("[[table]]").unwrap()..].replace("\"orders\"", "\"other\"");
+        let problems = Config::parse(&twice).unwrap_err().0;
+        assert!(problems[0].contains("need a process each") && problems[1].contains("location"), "{problems:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use change::{Column, Described, EnvelopeForm, MetaColumns, Placeholder, TableSchema};
+use change::{Column, Described, EnvelopeForm, MetaColumns, Placeholder, SourceTables, TableSchema};
 use pipeline::OnError;
 use regex::Regex;
 
@@ -13,6 +13,7 @@ use super::TableConfig;
 pub(crate) struct Pattern {
     pub(super) name: String,
     pub(super) topics: Topics,
+    pub(super) sources: Option<SourceTables>,
     pub(super) location: String,
     pub(super) on_error: OnError,
     pub(super) key: Option<Vec<String>>,
@@ -82,6 +83,10 @@ impl Pattern {
         let schema = TableSchema::new(columns, &key, self.meta.clone()).map_err(|e| format!("table `{name}`: {e}"))?;
         let schema = schema.passing_over(self.excluded.iter().cloned()).with_placeholder(self.placeholder.clone());
         let schema = schema.with_form(self.form.clone()).map_err(|e| format!("table `{name}`: {e}"))?;
+        let schema = match self.sources.clone() {
+            Some(sources) => schema.of_sources(sources),
+            None => schema,
+        };
         let schema = Arc::new(if self.grows { schema.growing() } else { schema });
         let (topic, location) = (topic.to_owned(), named(&self.location));
         Ok(TableConfig { name, topic, location, on_error: self.on_error, schema })
