@@ -11,8 +11,8 @@ const MARKER: &str = "SECRET";
 /// says is ours.
 pub(super) fn check(malformed: &Malformed, record: RecordRef<'_>, schema: &TableSchema) {
     if let Some(quoted) = &malformed.column {
+        let is_known = schema.columns().iter().any(|column| quoted.starts_with(&format!("`{}`", column.source)));
         let name = quoted.strip_prefix('`').and_then(|name| name.strip_suffix('`')).unwrap_or_default();
-        let is_known = schema.columns().iter().any(|column| column.name == name);
         let mut parts = [record.key, record.value].into_iter().flatten();
         assert!(is_known || parts.any(|json| has_field(json, name)), "an error names what is no column");
     }

@@ -52,7 +52,7 @@ impl Story {
             assert!(self.schema.grows() && !grown.since(&self.schema).is_empty(), "no growth");
             for old in self.schema.columns() {
                 let kept = grown.columns().iter().find(|column| column.name == old.name);
-                let types = kept.map(|kept| (&kept.data_type, &old.data_type));
+                let types = kept.map(|kept| (kept.source_type(), old.source_type()));
                 assert!(
                     types.is_some_and(|(new, old)| new == old || new.widens(old)),
                     "a column is lost or got narrower"
@@ -115,6 +115,10 @@ impl Story {
                 );
                 assert!(is_null || is_key || !is_deleted.value(row), "a delete stores more than its key");
             }
+        }
+        for (index, _) in batch.schema.columns().iter().enumerate().filter(|(_, column)| column.mask.is_some()) {
+            let mut masks = batch.rows.column(index).as_string::<i32>().iter().flatten();
+            assert!(masks.all(|mask| mask.len() == 64 && mask.bytes().all(|b| b.is_ascii_hexdigit())), "a clear value");
         }
         self.end.batches.push(batch);
         self.schema = next;

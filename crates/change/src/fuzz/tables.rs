@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use crate::{Column, MetaColumns, Placeholder, TableSchema, Unfit};
+use crate::{Column, Mask, MetaColumns, Placeholder, Secret, SourceTables, TableSchema, Unfit};
 
 type Columns = [(&'static str, &'static str)];
 
@@ -75,8 +75,9 @@ const KEYS: &Columns = &[
     ("v", "string"),
 ];
 
-/// One of each kind: strict, lenient, growing, of arrays, of every form, with other placeholders, with other keys.
-pub(super) static TABLES: LazyLock<[Arc<TableSchema>; 9]> = LazyLock::new(|| {
+/// One of each kind: strict, lenient, growing, of arrays, of every form, with other placeholders, with other keys, with masks and
+/// of a topic with other tables.
+pub(super) static TABLES: LazyLock<[Arc<TableSchema>; 10]> = LazyLock::new(|| {
     let keys = ["s", "n", "m", "b", "day", "ts", "t", "o", "f"];
     let tables = [
         table(ORDERS, &["order_id"], Unfit::Refuse),
@@ -88,6 +89,7 @@ pub(super) static TABLES: LazyLock<[Arc<TableSchema>; 9]> = LazyLock::new(|| {
         table(PLAIN, &["id"], Unfit::Null).with_placeholder(placeholder("hex:6f00ff")),
         table(ARRAYS, &["id"], Unfit::Refuse).with_placeholder(placeholder("x")).growing(),
         table(KEYS, &keys, Unfit::Refuse),
+        masked(ORDERS).of_sources(SourceTables::One("public.orders".into())).growing(),
     ];
     tables.map(Arc::new)
 });
@@ -107,6 +109,19 @@ fn table(columns: &Columns, key: &[&str], unfit: Unfit) -> TableSchema {
     });
     let table =
         columns.collect::<Result<_, _>>().and_then(|columns| TableSchema::new(columns, key, MetaColumns::default()));
+    table.unwrap_or_else(|error| unreachable!("{error}"))
+}
+
+/// A table whose columns, but for the key, have other names and no values in clear.
+fn masked(columns: &Columns) -> TableSchema {
+    let mask = || Secret::new(&[7; 16]).map(Mask::HmacSha256);
+    let columns = columns.iter().map(|(name, declaration)| {
+        let column = Column::declared(name, declaration)?;
+        Ok(if *name == "order_id" { column } else { column.named(&format!("masked {name}")).masked(mask()?) })
+    });
+    let table = columns
+        .collect::<Result<_, _>>()
+        .and_then(|columns| TableSchema::new(columns, &["order_id"], MetaColumns::default()));
     table.unwrap_or_else(|error| unreachable!("{error}"))
 }
 
