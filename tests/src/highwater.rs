@@ -155,7 +155,12 @@ impl Highwater {
 
     /// `replay --table orders`.
     pub fn replay(&self) -> Result<Replay> {
-        let output = self.success(&["replay", "--table", "orders"])?;
+        self.replay_of("orders")
+    }
+
+    /// `replay` of a table.
+    pub fn replay_of(&self, table: &str) -> Result<Replay> {
+        let output = self.success(&["replay", "--table", table])?;
         let number =
             |name: &str| number(&output.stdout, name).with_context(|| format!("no {name} in: {}", output.stdout));
         Ok(Replay {

@@ -113,8 +113,8 @@ fn tables_that_share_a_topic_are_told_apart_and_the_partitions_of_one_are_merged
     merging = events.highwater.run()?;
     wait(PATIENCE, "the changes do not arrive", both)?;
     let rows: i64 = database.value("select (select count(*) from events) + (select count(*) from notes)")?;
-    for Side { highwater, .. } in [&events, &notes] {
-        let replay = highwater.replay()?;
+    for Side { highwater, table, .. } in [&events, &notes] {
+        let replay = highwater.replay_of(table)?;
         ensure!(replay.rows_changed == 0 && replay.version_before == replay.version_after, "{replay:?}");
     }
 
