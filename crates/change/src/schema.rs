@@ -260,6 +260,12 @@ impl TableSchema {
         &self.columns
     }
 
+    /// The source's columns, in order.
+    pub fn source_columns(&self) -> impl Iterator<Item = &Column> {
+        let columns = self.columns.iter().enumerate();
+        columns.filter(|(position, _)| !self.is_companion(Some(*position))).map(|(_, column)| column)
+    }
+
     /// The positions of the columns that do not refuse what does not fit, each with that of its companion.
     pub(crate) fn lenient(&self) -> &[(usize, Option<usize>)] {
         &self.lenient

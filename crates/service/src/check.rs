@@ -8,6 +8,7 @@ use source_kafka::KafkaSettings;
 
 use crate::{
     assemble,
+    catalog::{self, Findings},
     cli::CheckArgs,
     config::{Config, Problems},
     discover,
@@ -33,6 +34,7 @@ pub(crate) async fn check(args: CheckArgs) -> Result<ExitCode> {
                 None => problems.push("[kafka] is missing: add bootstrap_servers".to_owned()),
             }
             schemas(&config, &mut problems).await;
+            source(&config, &mut problems).await;
             tables(&config, &mut problems).await;
         }
         Err(Problems(found)) => problems.extend(found),
@@ -58,6 +60,29 @@ fn topics(kafka: &KafkaSettings, config: &Config, problems: &mut Vec<String>) {
                 }
             }
         }
+        Err(fault) => problems.push(fault.message),
+    }
+}
+
+/// The source's catalog beside the config.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+async fn source(config: &Config, problems: &mut Vec<String>) {
+    match catalog::plans(config).await {
+        Ok(Some(plans)) => {
+            for table in &config.tables {
+                let Some(plan) = plans.get(&table.topic) else {
+                    println!("table {}: the connector of [source] captures no table with its topic", table.name);
+                    continue;
+                };
+                let Findings { problems: found, warnings } = catalog::compare(&table.schema, plan);
+                println!("table {}: {}.{} in the source", table.name, plan.schema, plan.table);
+                for warning in warnings {
+                    println!("table {}: {warning}", table.name);
+                }
+                problems.extend(found.iter().map(|problem| format!("table {}: {problem}", table.name)));
+            }
+        }
+        Ok(None) => println!("source: not compared; [source] with url and connector would do that"),
         Err(fault) => problems.push(fault.message),
     }
 }

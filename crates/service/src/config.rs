@@ -8,6 +8,7 @@ mod column;
 mod expand;
 mod flattened;
 mod pattern;
+mod source;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
@@ -19,11 +20,15 @@ use registry::{Login, RegistrySettings};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
 
-pub(crate) use self::pattern::Pattern;
 use self::{
     column::{ColumnSection, MaskingSection},
     flattened::{EnvelopeName, FlattenedSection},
     pattern::Topics,
+    source::SourceSection,
+};
+pub(crate) use self::{
+    pattern::Pattern,
+    source::{SourceConfig, read_connector},
 };
 
 /// A config that can be run.
@@ -31,6 +36,8 @@ use self::{
 pub(crate) struct Config {
     pub(crate) kafka: Option<KafkaSettings>,
     pub(crate) schema_registry: Option<RegistrySettings>,
+    /// Where the tables are replicated from.
+    pub(crate) source: Option<SourceConfig>,
     pub(crate) store: BTreeMap<String, String>,
     pub(crate) batch: BatchLimits,
     pub(crate) dead_letters: Option<String>,
@@ -81,6 +88,7 @@ impl Config {
 
         let kafka: Option<KafkaSection> = section(&mut document, "kafka", &mut problems);
         let registry: Option<RegistrySection> = section(&mut document, "schema_registry", &mut problems);
+        let source: Option<SourceSection> = section(&mut document, "source", &mut problems);
         let store: Option<BTreeMap<String, String>> = section(&mut document, "store", &mut problems);
         let batch: BatchSection = section(&mut document, "batch", &mut problems).unwrap_or_default();
         let dead_letters: Option<DeadLettersSection> = section(&mut document, "dead_letters", &mut problems);
@@ -91,10 +99,12 @@ impl Config {
         let (tables, patterns) = tables(&mut document, secret, &mut problems);
         for unknown in document.keys() {
             problems.push(format!(
-                "{unknown}: unknown; expected kafka, schema_registry, store, batch, dead_letters, retry, memory, masking or table"
+                "{unknown}: unknown; expected kafka, schema_registry, source, store, batch, dead_letters, retry, memory, \
+                 masking or table"
             ));
         }
         let schema_registry = registry.and_then(|registry| registry.check(&mut problems));
+        let source = source.and_then(|source| source.check(&mut problems));
         let batch = batch.limits(&mut problems);
         if dead_letters.is_none() {
             let tables = tables.iter().map(|table| (&table.name, table.on_error));
@@ -116,6 +126,7 @@ impl Config {
                 options: kafka.options,
             }),
             schema_registry,
+            source,
             store: store.unwrap_or_default(),
             batch,
             dead_letters: dead_letters.map(|section| section.path),

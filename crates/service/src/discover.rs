@@ -12,7 +12,7 @@ use source_kafka::KafkaSettings;
 use tokio::runtime::Handle;
 
 use crate::{
-    assemble,
+    assemble, catalog,
     config::{Config, Pattern, TableConfig},
 };
 
@@ -22,9 +22,38 @@ pub(crate) struct Found {
     pub(crate) tables: Vec<TableConfig>,
     /// Topics that match but cannot be tables, and why.
     pub(crate) refused: BTreeMap<String, String>,
+    /// Topics that match, whose records do not name their columns.
+    undescribed: Vec<String>,
 }
 
+/// Where neither records nor catalog tell.
+const UNDESCRIBED: &str = "its records do not name their columns: set schemas.enable=true in the connector's converters, or \
+                           use a schema registry, or name the source and the connector's config in [source], or give the \
+                           table a key and columns (highwater init writes them)";
+
 impl Found {
+    /// Asks the source's catalog for the tables whose records say nothing.
+    async fn ask_the_catalog(&mut self, config: &Config) -> Result<(), Fault> {
+        let undescribed = std::mem::take(&mut self.undescribed);
+        if undescribed.is_empty() {
+            return Ok(());
+        }
+        let plans = catalog::plans(config).await?;
+        for topic in undescribed {
+            let Some(pattern) = config.patterns.iter().find(|pattern| pattern.is_for(&topic)) else { continue };
+            let described = match &plans {
+                None => Err(UNDESCRIBED.to_owned()),
+                Some(plans) => plans.get(&topic).map_or_else(
+                    || Err("the connector of [source] captures no table with this topic".to_owned()),
+                    catalog::describe,
+                ),
+            };
+            let table = described.and_then(|described| pattern.table(&topic, Some(described)));
+            self.add(table, &topic, &config.tables);
+        }
+        Ok(())
+    }
+
     /// Takes in the table of a topic, where its name and its place are not another's.
     fn add(&mut self, table: Result<TableConfig, String>, topic: &str, others: &[TableConfig]) {
         let table = table.and_then(|table| {
@@ -94,7 +123,10 @@ pub(crate) async fn find(config: &Config, known: BTreeSet<String>) -> Result<Fou
         let look = move || look(&kafka, schemas.as_ref(), &patterns, &declared, &known);
         let found = tokio::task::spawn_blocking(look).await?;
         match found {
-            Ok(found) => return Ok(found),
+            Ok(mut found) => {
+                found.ask_the_catalog(config).await?;
+                return Ok(found);
+            }
             Err(fault) => backoff.wait("topics", fault).await?,
         }
     }
@@ -117,7 +149,14 @@ fn look(
             // a topic without a record is looked at again
             let describe = |key: &[u8], value: &[u8]| describe(schemas, pattern.form(), key, value);
             let Some(described) = source_kafka::first_record(kafka, &topic, describe)? else { continue };
-            described?.and_then(|described| pattern.table(&topic, Some(described)))
+            match described? {
+                Ok(Some(described)) => pattern.table(&topic, Some(described)),
+                Ok(None) => {
+                    found.undescribed.push(topic);
+                    continue;
+                }
+                Err(why) => Err(why),
+            }
         } else {
             pattern.table(&topic, None)
         };
@@ -126,13 +165,13 @@ fn look(
     Ok(found)
 }
 
-/// What a record says of its table, or why it says nothing.
+/// What a record says of its table, if anything; or why it cannot be read.
 fn describe(
     schemas: Option<&Arc<dyn Schemas>>,
     form: &EnvelopeForm,
     key: &[u8],
     value: &[u8],
-) -> Result<Result<Described, String>, Fault> {
+) -> Result<Result<Option<Described>, String>, Fault> {
     let mut format = Format::new(schemas.cloned());
     let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None };
     let described = loop {
@@ -153,9 +192,5 @@ fn describe(
             None => Described::by(form, key, value),
         };
     };
-    Ok(described.ok_or_else(|| {
-        "its records do not name their columns: set schemas.enable=true in the connector's converters, or use a schema \
-         registry, or give the table a key and columns (highwater init writes them)"
-            .to_owned()
-    }))
+    Ok(Ok(described))
 }

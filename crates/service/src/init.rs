@@ -1,7 +1,7 @@
 //! `init`: a config from the source's catalog and the connector's config.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::OpenOptions,
     io::{self, Write},
     path::Path,
     process::ExitCode,
@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use source_postgres::{Catalog, Draft, Drafted, Modes, PostgresSettings, Selection};
 
-use crate::cli::InitArgs;
+use crate::{cli::InitArgs, config::read_connector};
 
 /// Has the source's URL where --source is not given.
 const URL: &str = "DATABASE_URL";
@@ -35,7 +35,7 @@ async fn draft(args: &InitArgs) -> Result<Drafted> {
     let url = url.with_context(|| format!("no source: set the environment variable {URL}, or give --source"))?;
     let settings: PostgresSettings = url.parse()?;
     let modes = match &args.connector {
-        Some(path) => read_connector(path)?,
+        Some(path) => read_connector(path).map_err(anyhow::Error::msg)?,
         None => Modes::default(),
     };
     let prefix = args.topic_prefix.as_ref().or(modes.topic_prefix.as_ref());
@@ -55,11 +55,6 @@ async fn draft(args: &InitArgs) -> Result<Drafted> {
         bootstrap_servers: &args.bootstrap_servers,
     };
     Ok(draft.write(&catalog, &modes))
-}
-
-fn read_connector(path: &Path) -> Result<Modes> {
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Modes::from_connector(&text).with_context(|| path.display().to_string())
 }
 
 /// Writes a file that is not there yet: a config may have been edited since.
@@ -136,6 +131,6 @@ mod tests {
         let path = folder.path().join("highwater.toml");
         write_new(&path, "first").unwrap();
         assert!(write_new(&path, "second").unwrap_err().to_string().contains("never overwrites"));
-        assert_eq!(fs::read_to_string(path).unwrap(), "first");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "first");
     }
 }

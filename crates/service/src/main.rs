@@ -2,6 +2,7 @@
 
 mod accept;
 mod assemble;
+mod catalog;
 mod check;
 mod cli;
 mod config;

@@ -283,7 +283,7 @@ fn a_config_from_the_catalog_replicates_a_table_with_awkward_names() -> Result<(
     catch_up(CHANGED, ROWS)?;
 
     let rows = highwater(["sql", "--config", &*config, "--print", "json", QUERY])?.success()?.objects()?;
-    let expected = [
+    let expected_rows = [
         json!({"Id": 1, "line no.": 1, "length": 3000, "ab": "99.99", "say \"hi\"": "one", "it's": true, "größe": 1.5, "漢字 😀": "漢",
             "back": "2024-02-29", "hash": "2024-02-29T12:34:56.789012", "select": true, "source_lsn": 7, "is_deleted": false}),
         json!({"Id": 2, "line no.": 1, "length": 3, "ab": "-0.01", "it's": false, "größe": -2.5, "漢字 😀": "ö",
@@ -295,7 +295,35 @@ fn a_config_from_the_catalog_replicates_a_table_with_awkward_names() -> Result<(
         Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
     };
     let found: Vec<_> = rows.iter().map(without_nulls).collect();
-    ensure!(found == expected, "expected {expected:#?}, found {found:#?}");
+    ensure!(found == expected_rows, "expected {expected_rows:#?}, found {found:#?}");
+
+    // a unit that is not the connector's is found, before it makes times of another century
+    let file = scratch.path().join("connector.json");
+    let source = format!("[source]\nurl = \"{url}\"\nconnector = \"{}\"\n", file.display());
+    let other_unit = scratch.path().join("unit.toml");
+    fs::write(&other_unit, source.clone() + &fs::read_to_string(&*config)?.replace("_ntz@micros", "_ntz@millis"))?;
+    let checked = highwater(["check", "--config", &other_unit.to_string_lossy()])?;
+    let expected = "column `# no comment` has another form in the config than \"timestamp_ntz@micros\"";
+    ensure!(!checked.status.success() && checked.stdout.contains(expected), "{}", checked.stdout);
+
+    // where a section leaves columns and key open and the records say nothing, the catalog does
+    let open = scratch.path().join("open.toml");
+    let section = format!(
+        "[kafka]\nbootstrap_servers = \"{}\"\ngroup = \"{NAME}-open\"\n{source}[[table]]\ntopics = '({NAME})\\..*'\n\
+         name = \"$1_open\"\nlocation = \"{lake}/$1_open\"\n[table.meta_columns]\nsource_lsn = \"_source_lsn\"\n",
+        broker.bootstrap
+    );
+    fs::write(&open, section)?;
+    let open = open.to_string_lossy();
+    let checked = highwater(["check", "--config", &*open])?.success()?;
+    for part in ["Sales Dept.Order Lines 2.0 in the source", "needs REPLICA IDENTITY FULL", "\n0 problem(s)\n"] {
+        ensure!(checked.stdout.contains(part), "`{part}` is not in: {}", checked.stdout);
+    }
+    let counts = highwater(["run", "--config", &*open, "--until-caught-up"])?.success()?.counts()?;
+    ensure!(counts["received"] == u64::try_from(ROWS + CHANGED)?, "{counts:?}");
+    let query = QUERY.replace("\"Order Lines 2.0\"", &format!("{NAME}_open"));
+    let rows = highwater(["sql", "--config", &*open, "--print", "json", &query])?.success()?.objects()?;
+    ensure!(rows.iter().map(without_nulls).eq(expected_rows), "{rows:#?}");
     figures(&format!("a config from the catalog: records={} rows_compared={}", ROWS + CHANGED, found.len()));
     Ok(())
 }
