@@ -408,6 +408,11 @@ impl TableSection {
         if !is_template(&name) || !is_template(&self.location) {
             return Err(at(&"tables of several topics need a $1 of the expression in name and location"));
         }
+        let template = |text: String| match &topics {
+            Topics::One(_) => Ok(text),
+            Topics::Matching(expression) => pattern::template(expression, &text).map_err(|e| at(&e)),
+        };
+        let (name_template, location) = (template(name.clone())?, template(self.location.clone())?);
         let declared = |columns: toml::Table| {
             let each = columns.into_iter().map(|(column, declared)| {
                 let at = |problem: &dyn fmt::Display| format!("table `{name}`, column `{column}`: {problem}");
@@ -437,7 +442,7 @@ impl TableSection {
             form,
             topics,
             sources,
-            location: self.location,
+            location,
             on_error: match self.on_error {
                 OnErrorName::Halt => OnError::Halt,
                 OnErrorName::DeadLetter => OnError::DeadLetter,
@@ -447,7 +452,7 @@ impl TableSection {
             excluded: self.exclude_columns.into_iter().collect(),
             grows: self.schema_changes == SchemaChanges::Evolve,
             meta,
-            name,
+            name: name_template,
         })
     }
 }
@@ -527,6 +532,11 @@ mod tests {
         let [pattern] = &config.patterns[..] else { panic!("{config:?}") };
         assert!(config.tables.is_empty() && pattern.topic().is_none() && !pattern.needs_a_record());
         assert!(pattern.is_for("shop.public.items") && !pattern.is_for("old.shop.public.items"));
+        let suffixed = text.replace("lake/$1/$2", "lake/$1_$2_new");
+        let table = Config::parse(&suffixed).unwrap().patterns[0].table("shop.public.items", None).unwrap();
+        assert_eq!(table.location, "lake/public_items_new");
+        let problem = Config::parse(&text.replace("lake/$1", "lake/$3")).unwrap_err().0.join("; ");
+        assert!(problem.contains("$3 is no part of the expression"), "{problem}");
         let table = pattern.table("shop.public.items", None).unwrap();
         assert_eq!((table.name.as_str(), table.location.as_str()), ("items", "lake/public/items"));
 

@@ -8,6 +8,27 @@ use regex::Regex;
 
 use super::TableConfig;
 
+/// A template whose `$1` ends after its digits, whatever follows it.
+///
+/// # Errors
+/// Names the part that the expression does not have.
+pub(super) fn template(expression: &Regex, text: &str) -> Result<String, String> {
+    let mut parts = text.split('$');
+    let mut template = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at(part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len()));
+        let is_part = digits.parse::<usize>().is_ok_and(|group| group < expression.captures_len());
+        if !is_part {
+            return Err(format!("${digits} is no part of the expression in topics: $1 is its first group"));
+        }
+        template.push_str("${");
+        template.push_str(digits);
+        template.push('}');
+        template.push_str(rest);
+    }
+    Ok(template)
+}
+
 /// What a section says, of however many tables.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
