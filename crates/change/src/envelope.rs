@@ -23,6 +23,7 @@ use crate::{
     cell::{Cell, CellSeed},
     numeric::ZEROS_A_ROW,
     order::{Place, Restart, Sequence},
+    partition,
     record_schema::RecordSchema,
     schema::Named,
     wire::Wire,
@@ -170,6 +171,7 @@ impl Decoder {
         {
             return Err(Problem::LeftOut.at_column(&self.schema.columns()[left_out]));
         }
+        partition::check(&self.schema, cells)?;
         self.settle_unfit(cells);
         let deleted = op == Op::Delete;
         batch.push(cells, Origin { order, deleted, partition: record.partition, offset: record.offset });

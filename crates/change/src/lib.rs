@@ -26,6 +26,7 @@ pub mod model;
 pub mod numeric;
 pub mod op;
 pub mod order;
+mod partition;
 pub mod placeholder;
 pub mod record;
 pub mod record_schema;

@@ -36,6 +36,8 @@ pub struct TableSchema {
     /// The columns that have a mask.
     masked: Vec<usize>,
     key: Vec<usize>,
+    /// In the order of the declaration.
+    pub(crate) partitions: Vec<usize>,
     meta: MetaColumns,
     placeholder: Placeholder,
     form: EnvelopeForm,
@@ -77,6 +79,20 @@ pub enum SchemaError {
     /// A key column that is not a column.
     #[error("key column `{0}` is not among the columns, which go by their names in the source")]
     UnknownKey(String),
+    /// A partition column that is not a column.
+    #[error("partition_by: column `{0}` is not among the columns, which go by their names in the source")]
+    UnknownPartition(String),
+    /// A partition column that is named twice.
+    #[error("partition_by: column `{0}` stands there twice")]
+    PartitionTwice(String),
+    /// A partition value has to have one text in which nothing is lost.
+    #[error("partition_by: column `{column}` is {data_type}: a table cannot be partitioned by such a column")]
+    NoPartitionType {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
     /// Neither a text nor `hex:` and pairs of hexadecimal digits.
     #[error("the placeholder is empty, or its hex: is not followed by pairs of hexadecimal digits")]
     BadPlaceholder,
@@ -149,8 +165,8 @@ impl TableSchema {
         if key.is_empty() {
             return Err(SchemaError::NoKey);
         }
-        let key = positions(key.iter().map(AsRef::as_ref), &columns, |column| &column.source)?;
-        Self::of(columns, key, meta)
+        let key = positions(key.iter().map(AsRef::as_ref), &columns, |column| &column.source);
+        Self::of(columns, key.map_err(SchemaError::UnknownKey)?, meta)
     }
 
     fn of(columns: Vec<Column>, key: Vec<usize>, meta: MetaColumns) -> Result<Self, SchemaError> {
@@ -171,12 +187,25 @@ impl TableSchema {
         }
         let arrow = Arc::new(Schema::new(fields));
         let (placeholder, form, passed_over) = (Placeholder::default(), EnvelopeForm::default(), BTreeSet::new());
-        let (sources, grows) = (None, false);
-        Ok(Self { columns, lenient, masked, key, meta, placeholder, form, sources, passed_over, grows, arrow })
+        let (partitions, sources, grows) = (Vec::new(), None, false);
+        Ok(Self {
+            columns,
+            lenient,
+            masked,
+            key,
+            partitions,
+            meta,
+            placeholder,
+            form,
+            sources,
+            passed_over,
+            grows,
+            arrow,
+        })
     }
 
-    /// The same table with other columns, the key's under their names in the replica among them. The companions that
-    /// these columns have are made anew.
+    /// The same table with other columns, those of its key and its partitions under their names in the replica among
+    /// them. The companions that these columns have are made anew.
     ///
     /// # Errors
     /// As [`Self::new`], and as [`Self::with_form`].
@@ -184,9 +213,11 @@ impl TableSchema {
         let companions: Vec<_> = columns.iter().filter_map(Column::companion).collect();
         let is_companion = |column: &Column| companions.iter().any(|companion| companion.name == column.name);
         let columns: Vec<_> = columns.into_iter().filter(|column| !is_companion(column)).collect();
-        let key = positions(self.key_names(), &columns, |column| &column.name)?;
+        let key = positions(self.key_names(), &columns, |column| &column.name).map_err(SchemaError::UnknownKey)?;
+        let partitions = positions(self.partition_names(), &columns, |column| &column.name);
+        let partitions = partitions.map_err(SchemaError::UnknownPartition)?;
         let Self { columns, lenient, masked, key, arrow, .. } = Self::of(columns, key, self.meta.clone())?;
-        Self { columns, lenient, masked, key, arrow, ..self.clone() }.with_form(self.form.clone())
+        Self { columns, lenient, masked, key, partitions, arrow, ..self.clone() }.with_form(self.form.clone())
     }
 
     /// The same table, of a connector that writes this in place of a value that it was not sent.
@@ -335,17 +366,13 @@ pub(crate) enum Named {
     Unknown,
 }
 
-/// The positions of the key columns of these names.
-fn positions<'k>(
-    key: impl Iterator<Item = &'k str>,
+/// The positions of the columns of these names, or the first name that no column has.
+pub(crate) fn positions<'k>(
+    names: impl Iterator<Item = &'k str>,
     columns: &[Column],
     name_of: fn(&Column) -> &String,
-) -> Result<Vec<usize>, SchemaError> {
-    key.map(|name| {
-        let position = columns.iter().position(|column| name_of(column) == name);
-        position.ok_or_else(|| SchemaError::UnknownKey(name.to_owned()))
-    })
-    .collect()
+) -> Result<Vec<usize>, String> {
+    names.map(|name| columns.iter().position(|column| name_of(column) == name).ok_or_else(|| name.to_owned())).collect()
 }
 
 /// Adds the companions, and names the columns that do not refuse what they cannot hold.
