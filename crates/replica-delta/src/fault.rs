@@ -38,6 +38,7 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
         }
         cause = current.source();
     }
+    let message = without_partition_values(&message);
     let lower_case = message.to_lowercase();
     match refusal(&message) {
         Some(hint) => Fault::halt(format!("{message}; {hint}")),
@@ -45,6 +46,25 @@ fn by_cause(doing: &str, error: &(dyn Error + 'static)) -> Fault {
         None if is_store || STORE.iter().any(|sign| lower_case.contains(sign)) => Fault::retry(message),
         None => Fault::halt(message),
     }
+}
+
+/// The message without what a folder `column=value` says of a row. Values are percent-encoded there.
+fn without_partition_values(message: &str) -> String {
+    let mut parts = message.split('/');
+    let mut said = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        said.push('/');
+        match part.split_once('=') {
+            Some((column, rest)) if !column.contains(['?', '&']) => {
+                let end = rest.find(|c: char| c.is_whitespace() || ":,;\"'()".contains(c)).unwrap_or(rest.len());
+                said += column;
+                said += "=***";
+                said += &rest[end..];
+            }
+            _ => said += part,
+        }
+    }
+    said
 }
 
 /// The kernel's words for a commit that is there, but not in the store's list yet.
@@ -67,7 +87,8 @@ fn refusal(message: &str) -> Option<&'static str> {
     const FOLDER: &str = "check the folder's owner and permissions";
     const MISSING: &str =
         "no credentials were found: set aws_access_key_id and aws_secret_access_key in [store] or in the environment";
-    const SIGNS: [(&str, &str); 10] = [
+    const NAME: &str = "a value of a partition column is too long for a folder's name; partition by another column";
+    const SIGNS: [(&str, &str); 11] = [
         ("NoSuchBucket", "create the bucket, or correct the location"),
         ("403 Forbidden", CREDENTIALS),
         ("401 Unauthorized", CREDENTIALS),
@@ -75,6 +96,7 @@ fn refusal(message: &str) -> Option<&'static str> {
         ("InvalidAccessKeyId", CREDENTIALS),
         ("AccessDenied", CREDENTIALS),
         ("lacked the necessary privileges", CREDENTIALS),
+        ("File name too long", NAME),
         ("Permission denied", FOLDER),
         ("Read-only file system", FOLDER),
         ("169.254.169.254", MISSING),
@@ -100,6 +122,15 @@ mod tests {
     impl Error for Wrapped {}
 
     #[test]
+    fn a_message_names_the_folders_of_partitions_without_their_values() {
+        let at =
+            "writing: Unable to open /lake/t/The Land=a%2Fb/n=7/part-0.parquet, or GET http://s3/?prefix=t/n=8: no";
+        let expected =
+            "writing: Unable to open /lake/t/The Land=***/n=***/part-0.parquet, or GET http://s3/?prefix=t/n=***: no";
+        assert_eq!(without_partition_values(at), expected);
+    }
+
+    #[test]
     fn an_outage_passes_and_a_refusal_halts_however_it_is_wrapped() {
         let table = [
             (
@@ -118,6 +149,10 @@ mod tests {
             ),
             ("Generic S3 error: 404: <Code>NoSuchBucket</Code>", Remedy::Halt),
             ("Generic LocalFileSystem error: Unable to create dir: Permission denied (os error 13)", Remedy::Halt),
+            (
+                "Generic LocalFileSystem error: Unable to create dir part=x: File name too long (os error 36)",
+                Remedy::Halt,
+            ),
             ("Schema error: no field named x", Remedy::Halt),
             ("Kernel error: Requested snapshot version 1 is not available: no new commits were found", Remedy::Redo),
         ];
