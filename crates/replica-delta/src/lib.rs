@@ -3,23 +3,29 @@
 //! A batch's way: [`schema`] lets the table grow where the batch has more columns, [`newest`] reduces it to one event a key, [`guard`] compares those with the stored rows, [`fold`]
 //! gives each the values that it does not carry itself, [`merge`] writes the rest (a delta-rs MERGE, or an append where every key is new) and puts the
 //! batch's positions ([`checkpoint`]) into the same commit. [`truncate`] empties the table up to an order.
+//! [`layout`] says what a table is created with beside its columns: [`properties`], statistics, comments.
 //! [`store`] opens local folders, S3 and memory; what it writes to a local disk is synced before the call returns,
 //! so that a commit is durable before its offsets are acknowledged.
 
 pub mod checkpoint;
 mod commit;
+mod data_file;
 pub mod durable;
 pub mod fault;
 pub mod fold;
 pub mod guard;
+pub mod layout;
 pub mod merge;
 pub mod newest;
+pub mod properties;
 pub mod replica;
 pub mod schema;
 pub mod store;
 pub mod truncate;
 
 pub use guard::Verdict;
+pub use layout::Layout;
+pub use properties::Properties;
 pub use replica::DeltaReplica;
 pub use store::Lake;
 

@@ -20,15 +20,11 @@ use deltalake_core::{
         Action,
         transaction::{CommitBuilder, CommitProperties, TableReference},
     },
-    operations::{
-        get_num_idx_cols_and_stats_columns,
-        write::writer::{DeltaWriter, WriterConfig},
-    },
     protocol::DeltaOperation,
 };
 use pipeline::Fault;
 
-use crate::{Verdict, fault, fold::Folded, guard::key_operator};
+use crate::{Verdict, data_file, fault, fold::Folded, guard::key_operator};
 
 const SOURCE: &str = "source";
 const TARGET: &str = "target";
@@ -189,9 +185,7 @@ async fn append(
     properties: CommitProperties,
 ) -> Result<DeltaTable, DeltaTableError> {
     let state = table.snapshot()?;
-    let (indexed, statistics) = get_num_idx_cols_and_stats_columns(Some(state.table_config()), HashMap::new());
-    let configuration = WriterConfig::new(rows.schema(), Vec::new(), None, None, None, indexed, statistics);
-    let mut writer = DeltaWriter::new(table.object_store(), configuration);
+    let mut writer = data_file::writer(&table, rows.schema())?;
     writer.write(&rows).await?;
     let added = writer.close().await?.into_iter().map(Action::Add).collect();
     let commit = CommitBuilder::from(properties)

@@ -1,6 +1,10 @@
 //! [`DeltaReplica`]: one table, and the way of a batch through it.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZero,
+    sync::Arc,
+};
 
 use arrow::{
     array::{AsArray, RecordBatch},
@@ -8,25 +12,21 @@ use arrow::{
 };
 use change::{ChangeBatch, Column, Order, TableSchema};
 use datafusion::{catalog::TableProvider, prelude::SessionContext};
-use deltalake_core::{
-    DeltaTable,
-    delta_datafusion::create_session,
-    kernel::{StructType, engine::arrow_conversion::TryIntoKernel as _, transaction::CommitProperties},
-    protocol::SaveMode,
-};
+use deltalake_core::{DeltaTable, delta_datafusion::create_session, table::config::TablePropertiesExt as _};
 use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Remedy, Replica, RowCounts, TopicPartition};
 
 use crate::{
-    Lake, Verdict,
+    Lake, Layout, Verdict,
     checkpoint::{self, Transactions},
-    commit, fault, fold, guard,
+    commit, fault, fold, guard, layout,
     merge::{self, Winners},
     newest, schema, truncate,
 };
 
-/// So many commits of ours between two log checkpoints. Opening a table reads the commits since the last one (about
-/// 1 ms each from a local disk); writing one reads and writes the list of all files.
-const LOG_CHECKPOINT_EVERY: u32 = 50;
+/// So many commits of ours between two log checkpoints, where the table's properties do not say how many. Opening a
+/// table reads the commits since the last one (about 1 ms each from a local disk); writing one reads and writes the list
+/// of all files.
+const LOG_CHECKPOINT_EVERY: u64 = 50;
 
 /// A replica in a Delta table.
 pub struct DeltaReplica {
@@ -47,7 +47,7 @@ pub struct DeltaReplica {
     positions: Checkpoint,
     /// Another writer committed, or a call had no answer: the state has to be read again.
     is_stale: bool,
-    commits: u32,
+    commits: u64,
 }
 
 impl DeltaReplica {
@@ -62,16 +62,36 @@ impl DeltaReplica {
         group: &str,
         schema: Arc<TableSchema>,
     ) -> Result<Self, Fault> {
-        if let Some(replica) = Self::existing(lake, name, location, group, Arc::clone(&schema)).await? {
-            return Ok(replica);
+        Self::open_laid_out(lake, name, location, group, schema, &Layout::default()).await
+    }
+
+    /// Opens the table at `location`, or creates it there, with a layout. A table that is there with other properties
+    /// is given those of the layout; its comments stay.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; a redo where another writer committed while the properties were set.
+    pub async fn open_laid_out(
+        lake: &Lake,
+        name: &str,
+        location: &str,
+        group: &str,
+        schema: Arc<TableSchema>,
+        layout: &Layout,
+    ) -> Result<Self, Fault> {
+        let in_words = |fault: Fault| at(name, location, &fault);
+        let existing = || Self::existing(lake, name, location, group, Arc::clone(&schema));
+        let mut replica = existing().await?;
+        if replica.is_none() {
+            match layout.create(lake.table(location).map_err(in_words)?, name, &schema).await {
+                // another member was faster, and its table will do
+                Err(fault) if fault.remedy == Remedy::Redo => {}
+                created => created.map_err(in_words)?,
+            }
+            replica = existing().await?;
         }
-        match Self::create(lake, name, location, &schema).await {
-            // another member was faster, and its table will do
-            Err(fault) if fault.remedy == Remedy::Redo => {}
-            created => created.map_err(|fault| at(name, location, &fault))?,
-        }
-        let created = Self::existing(lake, name, location, group, schema).await?;
-        created.ok_or_else(|| at(name, location, &Fault::halt("it was created and is gone")))
+        let mut replica = replica.ok_or_else(|| in_words(Fault::halt("it was created and is gone")))?;
+        replica.table = layout.set_on(replica.table).await.map_err(in_words)?;
+        Ok(replica)
     }
 
     /// Opens the table at `location`; `None` where there is none.
@@ -100,6 +120,8 @@ impl DeltaReplica {
             return Ok(None);
         }
         table.load().await.map_err(|e| fault::delta("opening it", &e))?;
+        let state = table.snapshot().map_err(|e| fault::delta("opening it", &e))?;
+        let schema = Arc::new(layout::partitioned_as(&schema, state)?);
         let mut transactions = Transactions::default();
         transactions.follow(&table).await?;
         let mut replica = Self {
@@ -122,22 +144,6 @@ impl DeltaReplica {
         Ok(Some(replica))
     }
 
-    async fn create(lake: &Lake, name: &str, location: &str, schema: &TableSchema) -> Result<(), Fault> {
-        let table = lake.table(location)?;
-        let columns: Result<StructType, _> = schema.arrow().as_ref().try_into_kernel();
-        let columns = columns.map_err(|e| Fault::halt(format!("its columns are no Delta schema: {e}")))?;
-        let created = table
-            .create()
-            .with_log_store(table.log_store())
-            .with_table_name(name)
-            .with_save_mode(SaveMode::Ignore)
-            .with_columns(columns.fields().cloned())
-            // a second try would go on top of another member's table, and give it a new id
-            .with_commit_properties(CommitProperties::default().with_max_retries(0))
-            .await;
-        created.map(drop).map_err(|e| fault::delta("creating it", &e))
-    }
-
     /// Lets queries of `context` reach the table's store.
     ///
     /// # Errors
@@ -157,6 +163,14 @@ impl DeltaReplica {
         }
         self.stored = Arc::new(stored);
         Ok(())
+    }
+
+    /// The properties of `layout` that the table has not, as [`Self::open_laid_out`] would set them.
+    ///
+    /// # Errors
+    /// A fault of the store.
+    pub fn lacks(&self, layout: &Layout) -> Result<BTreeMap<String, String>, Fault> {
+        Ok(layout.missing_in(&self.table)?.into_iter().collect())
     }
 
     /// The table's newest known version.
@@ -355,15 +369,19 @@ impl Replica for DeltaReplica {
     }
 
     async fn maintain(&mut self) -> Result<(), Fault> {
-        if self.commits < LOG_CHECKPOINT_EVERY {
+        let properties = self.table.snapshot().map_err(|e| fault::delta("reading its properties", &e))?.table_config();
+        let every = properties.checkpoint_interval.map_or(LOG_CHECKPOINT_EVERY, NonZero::get);
+        if self.commits < every {
             return Ok(());
         }
+        let cleans_up = properties.enable_expired_log_cleanup();
         self.commits = 0;
         let checkpoint = deltalake_core::checkpoints::create_checkpoint(&self.table, None).await;
         checkpoint.map_err(|e| fault::delta("writing a log checkpoint", &e))?;
-        deltalake_core::checkpoints::cleanup_metadata(&self.table, None)
-            .await
-            .map_err(|e| fault::delta("cleaning up the log", &e))?;
+        if cleans_up {
+            let cleaned = deltalake_core::checkpoints::cleanup_metadata(&self.table, None).await;
+            cleaned.map_err(|e| fault::delta("cleaning up the log", &e))?;
+        }
         tracing::debug!(table = self.name, version = self.version(), "wrote a log checkpoint");
         Ok(())
     }

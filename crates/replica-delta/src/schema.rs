@@ -26,15 +26,11 @@ use deltalake_core::{
         engine::arrow_conversion::TryIntoKernel as _,
         transaction::{CommitBuilder, TableReference},
     },
-    operations::{
-        get_num_idx_cols_and_stats_columns,
-        write::writer::{DeltaWriter, WriterConfig},
-    },
 };
 use futures::TryStreamExt as _;
 use pipeline::Fault;
 
-use crate::{checkpoint, fault, merge};
+use crate::{checkpoint, data_file, fault, merge};
 
 /// The schema of a table that has the columns of `stored`: with the declarations of `declared` where it knows them, and
 /// the table's own types where these are wider.
@@ -150,9 +146,7 @@ async fn rewrite(
     }
     let mut rows = stored.select(columns)?.execute_stream().await?;
 
-    let (indexed, statistics) = get_num_idx_cols_and_stats_columns(Some(state.table_config()), HashMap::new());
-    let configuration = WriterConfig::new(Arc::clone(grown.arrow()), Vec::new(), None, None, None, indexed, statistics);
-    let mut writer = DeltaWriter::new(table.object_store(), configuration);
+    let mut writer = data_file::writer(table, Arc::clone(grown.arrow()))?;
     while let Some(batch) = rows.try_next().await? {
         writer.write(&RecordBatch::try_new(Arc::clone(grown.arrow()), batch.columns().to_vec())?).await?;
     }

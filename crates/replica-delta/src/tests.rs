@@ -2,7 +2,11 @@
 
 mod columns;
 mod epochs;
+mod feed;
 mod growth;
+mod layout;
+mod partitions;
+mod vectors;
 
 use std::sync::Arc;
 

@@ -154,9 +154,10 @@ impl ObjectStore for Stormy {
 }
 
 /// Real tables on one store that goes wrong.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Real {
     calm: Arc<InMemory>,
+    partition_by: &'static [&'static str],
 }
 
 fn location(table: usize) -> String {
@@ -164,6 +165,14 @@ fn location(table: usize) -> String {
 }
 
 impl Real {
+    fn partitioned_by(columns: &'static [&'static str]) -> Self {
+        Self { partition_by: columns, ..Self::default() }
+    }
+
+    fn schema(&self) -> Arc<TableSchema> {
+        Arc::new(TableSchema::clone(&schema()).partitioned_by(self.partition_by).unwrap())
+    }
+
     /// A table's newest version, read past the storm.
     async fn read(&self, table: usize, schema: &Arc<TableSchema>) -> SimTable {
         let lake = Lake::over(Arc::clone(&self.calm) as _);
@@ -275,7 +284,7 @@ impl lake::Lake for Real {
     type Replica = Watched;
 
     async fn open(&self, handle: &Handle, table: usize, group: &str) -> Watched {
-        let (schema, is_away) = (schema(), Arc::<AtomicBool>::default());
+        let (schema, is_away) = (self.schema(), Arc::<AtomicBool>::default());
         let (calm, handle) = (Arc::clone(&self.calm), handle.clone());
         let store = Stormy { calm, handle: handle.clone(), is_away: Arc::clone(&is_away) };
         let lake = Lake::over(Arc::new(store));
@@ -288,28 +297,40 @@ impl lake::Lake for Real {
                 }
             }
         };
-        let lake = Self { calm: Arc::clone(&self.calm) };
+        let lake = self.clone();
         Watched { inner, handle, lake, table, schema, is_away }
     }
 
     async fn table(&self, _: &Handle, table: usize) -> SimTable {
-        self.read(table, &schema()).await
+        self.read(table, &self.schema()).await
     }
 }
 
 #[test]
 fn histories_over_real_tables_on_a_store_that_goes_wrong_keep_every_promise() {
+    play(&[], 0..histories());
+}
+
+/// Every update moves its row to another partition, of `status`, or of `note`, which can be null.
+#[test]
+fn histories_over_partitioned_tables_on_a_store_that_goes_wrong_keep_every_promise() {
+    for (partition_by, first) in [(&["note"][..], 1000), (&["note", "status"], 2000)] {
+        play(partition_by, first..first + histories() / 3);
+    }
+}
+
+fn play(partition_by: &'static [&'static str], seeds: std::ops::Range<u64>) {
     let (mut played, mut stats) = (0, sim::stats::Stats::default());
-    for seed in 0..histories() {
+    for seed in seeds {
         let mut scenario = Scenario::draw(seed);
         // what befalls a table is shown by `epochs`, and on the real stack
         scenario.accident = scenario.accident.filter(|&accident| accident == Accident::NewTopic);
-        let outcome = run_on(Real::default(), &scenario, true);
+        let outcome = run_on(Real::partitioned_by(partition_by), &scenario, true);
         assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}\n{}", outcome.violations, outcome.trace.join("\n"));
         stats += outcome.stats;
         played += 1;
     }
-    eprintln!("{played} histories over real tables: {stats}");
+    eprintln!("{played} histories over real tables by {partition_by:?}: {stats}");
 }
 
 /// How many histories are played; a long run names more.
@@ -330,7 +351,7 @@ impl Stage for Alone {
     }
 
     async fn table(&self) -> SimTable {
-        self.real.read(0, &schema()).await
+        self.real.read(0, &self.real.schema()).await
     }
 
     fn next(&self, mishap: Mishap) {
@@ -340,10 +361,19 @@ impl Stage for Alone {
 
 #[test]
 fn the_real_lake_keeps_the_contract() {
+    keeps_the_contract(&[]);
+}
+
+#[test]
+fn the_real_lake_keeps_the_contract_in_partitions() {
+    keeps_the_contract(&["status"]);
+}
+
+fn keeps_the_contract(partition_by: &'static [&'static str]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let scenario = Scenario { tables: 1, members: 1, ..Scenario::draw(0) };
     runtime.block_on(contract::every_case(|| Alone {
-        real: Real::default(),
+        real: Real::partitioned_by(partition_by),
         world: Arc::new(Mutex::new(World::new(&scenario, false))),
     }));
 }
