@@ -21,7 +21,8 @@ pub(crate) fn lake(config: &Config) -> Lake {
 pub(crate) async fn replica(lake: &Lake, config: &Config, table: &TableConfig, group: &str) -> Result<DeltaReplica> {
     let mut backoff = Backoff::new(config.retry_max, seed());
     loop {
-        match DeltaReplica::open(lake, &table.name, &table.location, group, table.schema.clone()).await {
+        let (name, location, schema) = (&table.name, &table.location, table.schema.clone());
+        match DeltaReplica::open_laid_out(lake, name, location, group, schema, &table.layout).await {
             Ok(replica) => return Ok(replica),
             Err(fault) => backoff.wait(&table.name, fault).await?,
         }

@@ -116,6 +116,14 @@ async fn tables(config: &Config, problems: &mut Vec<String>) {
         match DeltaReplica::existing(&lake, &table.name, &table.location, "", table.schema.clone()).await {
             Ok(Some(replica)) => {
                 println!("table {}: {} is at version {}", table.name, table.location, replica.version());
+                match replica.lacks(&table.layout) {
+                    Ok(lacking) => {
+                        for (name, value) in lacking {
+                            println!("table {}: property {name} will be set to {value}", table.name);
+                        }
+                    }
+                    Err(fault) => problems.push(fault.message),
+                }
             }
             Ok(None) => println!("table {}: {} will be created", table.name, table.location),
             Err(fault) => problems.push(fault.message),

@@ -7,6 +7,7 @@
 mod column;
 mod expand;
 mod flattened;
+mod layout;
 mod pattern;
 mod source;
 
@@ -17,12 +18,14 @@ use change::{EnvelopeForm, MetaColumns, Placeholder, SchemaError, Secret, Source
 use pipeline::{BatchLimits, OnError};
 use regex::Regex;
 use registry::{Login, RegistrySettings};
+use replica_delta::Layout;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
 
 use self::{
     column::{ColumnSection, MaskingSection},
     flattened::{EnvelopeName, FlattenedSection},
+    layout::PropertiesSection,
     pattern::Topics,
     source::SourceSection,
 };
@@ -59,6 +62,7 @@ pub(crate) struct TableConfig {
     pub(crate) location: String,
     pub(crate) on_error: OnError,
     pub(crate) schema: Arc<TableSchema>,
+    pub(crate) layout: Layout,
 }
 
 /// Everything that is wrong with a config, a line each.
@@ -347,6 +351,11 @@ struct TableSection {
     flattened: Option<FlattenedSection>,
     #[serde(default)]
     meta_columns: MetaSection,
+    #[serde(default)]
+    partition_by: Vec<String>,
+    comment: Option<String>,
+    #[serde(default)]
+    properties: PropertiesSection,
 }
 
 #[derive(Deserialize, Default)]
@@ -417,12 +426,13 @@ impl TableSection {
             let each = columns.into_iter().map(|(column, declared)| {
                 let at = |problem: &dyn fmt::Display| format!("table `{name}`, column `{column}`: {problem}");
                 let section: ColumnSection = declared.try_into().map_err(|_| at(&ColumnSection::SHAPE))?;
-                section.check(&column, secret).map_err(|e| at(&e))
+                let comment = section.comment().map(str::to_owned);
+                section.check(&column, secret).map(|column| (column, comment)).map_err(|e| at(&e))
             });
             each.collect::<Result<Vec<_>, String>>()
         };
         let columns = self.columns.map(declared).transpose()?;
-        let is_declared = |name: &&String| columns.iter().flatten().any(|column| column.source == **name);
+        let is_declared = |name: &&String| columns.iter().flatten().any(|(column, _)| column.source == **name);
         if let Some(column) = self.exclude_columns.iter().find(is_declared) {
             return Err(at(&format_args!("column `{column}` stands under columns and under exclude_columns")));
         }
@@ -437,7 +447,10 @@ impl TableSection {
             return Err(at(&"a flattened record does not name its table as source and sources need it"));
         }
         let placeholder = self.unavailable_value_placeholder.map(|text| text.parse());
+        let layout = self.properties.layout(self.comment, columns.as_deref().unwrap_or_default());
         Ok(Pattern {
+            layout: layout.map_err(|e| at(&e))?,
+            partition_by: self.partition_by,
             placeholder: placeholder.transpose().map_err(|e: SchemaError| at(&e))?.unwrap_or_else(Placeholder::default),
             form,
             topics,
@@ -448,7 +461,7 @@ impl TableSection {
                 OnErrorName::DeadLetter => OnError::DeadLetter,
             },
             key: self.key,
-            columns,
+            columns: columns.map(|columns| columns.into_iter().map(|(column, _)| column).collect()),
             excluded: self.exclude_columns.into_iter().collect(),
             grows: self.schema_changes == SchemaChanges::Evolve,
             meta,

@@ -5,6 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use anyhow::{Context, Result, bail};
 use change::{Column, MetaColumns, TableSchema};
 use pipeline::OnError;
+use replica_delta::Layout;
 
 use crate::{
     cli::TableArgs,
@@ -40,6 +41,7 @@ pub(crate) fn tables(args: &TableArgs, config: Option<&Config>, files: &[PathBuf
         location: "memory:///table".to_owned(),
         on_error: OnError::Halt,
         schema: Arc::new(schema),
+        layout: Layout::default(),
     }])
 }
 

@@ -33,17 +33,26 @@ pub(super) struct FullColumn {
     name: Option<String>,
     unfit: Option<String>,
     mask: Option<String>,
+    comment: Option<String>,
 }
 
 impl ColumnSection {
     /// What a section that is none of these should have been.
-    pub(super) const SHAPE: &str =
-        "write its type as a string, or { type = \"...\" } with name = \"...\", unfit = \"...\" or mask = \"...\"";
+    pub(super) const SHAPE: &str = "write its type as a string, or { type = \"...\" } with name = \"...\", \
+                                    unfit = \"...\", mask = \"...\" or comment = \"...\"";
+
+    /// What the column is, in words.
+    pub(super) fn comment(&self) -> Option<&str> {
+        match self {
+            Self::Type(_) => None,
+            Self::Full(full) => full.comment.as_deref(),
+        }
+    }
 
     /// The column that the source has under this name.
     pub(super) fn check(self, source: &str, secret: Option<&Secret>) -> Result<Column, SchemaError> {
-        let FullColumn { r#type, name, unfit, mask } = match self {
-            Self::Type(r#type) => FullColumn { r#type, name: None, unfit: None, mask: None },
+        let FullColumn { r#type, name, unfit, mask, comment: _ } = match self {
+            Self::Type(r#type) => FullColumn { r#type, name: None, unfit: None, mask: None, comment: None },
             Self::Full(full) => full,
         };
         let unfit = unfit.map_or(Ok(Unfit::Refuse), |unfit| unfit.parse())?;

@@ -1,10 +1,11 @@
 //! [`Pattern`]: a `[[table]]` section, which stands for one table or for one of each topic that it matches.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use change::{Column, Described, EnvelopeForm, MetaColumns, Placeholder, SourceTables, TableSchema};
 use pipeline::OnError;
 use regex::Regex;
+use replica_delta::Layout;
 
 use super::TableConfig;
 
@@ -45,6 +46,9 @@ pub(crate) struct Pattern {
     pub(super) placeholder: Placeholder,
     pub(super) form: EnvelopeForm,
     pub(super) meta: MetaColumns,
+    /// As the source names them.
+    pub(super) partition_by: Vec<String>,
+    pub(super) layout: Layout,
 }
 
 /// Which topics a section is for.
@@ -101,15 +105,18 @@ impl Pattern {
                 key = described.key;
             }
         }
-        let schema = TableSchema::new(columns, &key, self.meta.clone()).map_err(|e| format!("table `{name}`: {e}"))?;
+        let at = |problem: &dyn fmt::Display| format!("table `{name}`: {problem}");
+        let schema = TableSchema::new(columns, &key, self.meta.clone()).map_err(|e| at(&e))?;
+        let schema = schema.partitioned_by(&self.partition_by).map_err(|e| at(&e))?;
         let schema = schema.passing_over(self.excluded.iter().cloned()).with_placeholder(self.placeholder.clone());
-        let schema = schema.with_form(self.form.clone()).map_err(|e| format!("table `{name}`: {e}"))?;
+        let schema = schema.with_form(self.form.clone()).map_err(|e| at(&e))?;
         let schema = match self.sources.clone() {
             Some(sources) => schema.of_sources(sources),
             None => schema,
         };
+        self.layout.check(&schema).map_err(|e| at(&e))?;
         let schema = Arc::new(if self.grows { schema.growing() } else { schema });
         let (topic, location) = (topic.to_owned(), named(&self.location));
-        Ok(TableConfig { name, topic, location, on_error: self.on_error, schema })
+        Ok(TableConfig { name, topic, location, on_error: self.on_error, schema, layout: self.layout.clone() })
     }
 }
