@@ -123,6 +123,9 @@ mod tests {
         assert_eq!(schema.meta().is_deleted, "_is_deleted");
         assert_eq!(*schema.placeholder(), "hex:00ff".parse().unwrap());
         assert_eq!(config.tables[0].topic, "shop.public.Order__Lines_");
+        let layout = &config.tables[0].layout;
+        assert_eq!(layout.comment.as_deref(), Some("a \"table\""));
+        assert_eq!(layout.column_comments.get("a.b").map(String::as_str), Some("a\ncomment"));
     }
 
     #[test]

@@ -42,15 +42,14 @@ impl Places {
         if self.names.contains(&place.name) || self.locations.contains(&place.location) {
             return Some("another table has its name or location here; choose one".to_owned());
         }
-        let has_reference = |name: &String| name.contains("${");
-        let is_written = !has_reference(&place.name) && !plan.key.iter().any(has_reference);
-        (!is_written).then(|| "a name has ${, which a config takes for a reference; rename it".to_owned())
+        let can_be = is_written(&place.name) && plan.key.iter().all(|name| is_written(name));
+        (!can_be).then(|| "a name has ${, which a config takes for a reference; rename it".to_owned())
     }
 }
 
 /// The section, in comments where the table cannot be replicated.
 pub(super) fn write(plan: &TablePlan, place: &Place, modes: &Modes) -> String {
-    let mut remarks: Vec<String> = plan.comment.iter().cloned().collect();
+    let mut remarks: Vec<String> = plan.comment.iter().filter(|comment| !is_written(comment)).cloned().collect();
     remarks.extend(plan.refusals.iter().map(|refusal| format!("Cannot be replicated: {refusal}.")));
     remarks.extend(plan.warnings.iter().map(|warning| format!("{}.", begin(warning))));
     let remarks: String = remarks.iter().map(|remark| comment(remark)).collect();
@@ -66,6 +65,9 @@ fn body(plan: &TablePlan, place: &Place, modes: &Modes) -> String {
     body += &entry("topic", place.topic.as_str());
     body += &entry("location", place.location.as_str());
     body += &entry("key", key);
+    if let Some(comment) = plan.comment.as_deref().filter(|comment| is_written(comment)) {
+        body += &entry("comment", comment);
+    }
     if let Some(placeholder) = &modes.placeholder {
         body += &entry("unavailable_value_placeholder", placeholder.as_str());
     }
@@ -78,17 +80,36 @@ fn body(plan: &TablePlan, place: &Place, modes: &Modes) -> String {
 
 /// A column's line, with what is to be said about it.
 fn line(column: &ColumnPlan) -> String {
-    let above: String = column.comment.iter().map(|remark| comment(remark)).collect();
+    let (kept, above) = match column.comment.as_deref() {
+        Some(text) if matches!(column.sent, Sent::As(_)) && is_written(text) => (Some(text), String::new()),
+        text => (None, text.map(comment).unwrap_or_default()),
+    };
     let line = match &column.sent {
-        Sent::As(declaration) if column.notes.is_empty() => entry(&column.name, declaration.as_str()),
         Sent::As(declaration) => {
-            let entry = entry(&column.name, declaration.as_str());
-            format!("{} # {}\n", entry.trim_end(), one_line(&column.notes.join("; ")))
+            let entry = declared(&column.name, declaration, kept);
+            if column.notes.is_empty() {
+                entry
+            } else {
+                format!("{} # {}\n", entry.trim_end(), one_line(&column.notes.join("; ")))
+            }
         }
         Sent::LeftOut(reason) => comment(&format!("`{}` is left out: {reason}", column.name)),
         Sent::Unread(reason) => comment(&format!("`{}` halts the table: {reason}", column.name)),
     };
     above + &line
+}
+
+/// A column's declaration, with the comment that the table is to have of it.
+fn declared(name: &str, declaration: &str, comment: Option<&str>) -> String {
+    let Some(comment) = comment else { return entry(name, declaration) };
+    let (declaration, comment) = (Value::from(declaration), Value::from(comment));
+    let place = entry(name, true);
+    place.replacen(" = true\n", &format!(" = {{ type = {declaration}, comment = {comment} }}\n"), 1)
+}
+
+/// Whether a config can hold this text: `${` would be taken for a reference.
+fn is_written(text: &str) -> bool {
+    !text.contains("${")
 }
 
 /// The names of Highwater's own columns, where they are not the default.
