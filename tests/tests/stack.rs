@@ -29,6 +29,8 @@ mod groups;
 mod histories;
 #[path = "stack/kills.rs"]
 mod kills;
+#[path = "stack/layout.rs"]
+mod layout;
 #[path = "stack/letters.rs"]
 mod letters;
 #[path = "stack/members.rs"]
