@@ -61,7 +61,7 @@ fn push(records: &mut Records, offset: i64, id: u64, before: Option<&Row>, after
     );
     let key = format!(r#"{{"order_id":{id}}}"#);
     let (key, value, timestamp) = (Some(key.as_bytes()), Some(value.as_bytes()), i64::try_from(ts).ok());
-    records.push(TOPIC, RecordRef { partition: 0, offset, key, value, timestamp });
+    records.push(TOPIC, RecordRef { partition: 0, offset, key, value, timestamp, old_key: None });
 }
 
 /// `count` snapshot rows, in blocks.

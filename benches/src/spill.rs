@@ -64,7 +64,10 @@ impl Iterator for Spilled {
             match self.part(&mut key).and_then(|_| self.part(&mut value)) {
                 Ok(Some(())) => {
                     let (key, value) = (Some(key.as_slice()), Some(value.as_slice()));
-                    records.push(TOPIC, RecordRef { partition: 0, offset: self.offset, key, value, timestamp: None });
+                    records.push(
+                        TOPIC,
+                        RecordRef { partition: 0, offset: self.offset, key, value, timestamp: None, old_key: None },
+                    );
                 }
                 Ok(None) => break,
                 Err(error) => return Some(Err(Fault::halt(error))),

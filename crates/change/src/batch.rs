@@ -9,7 +9,7 @@ use arrow::{
         Int64Builder, ListArray, RecordBatch, StringBuilder, TimestampMicrosecondBuilder,
     },
     buffer::{NullBuffer, OffsetBuffer, ScalarBuffer},
-    compute::filter_record_batch,
+    compute::{filter_record_batch, interleave},
     datatypes::FieldRef,
     error::ArrowError,
 };
@@ -29,8 +29,19 @@ pub struct ChangeBatch {
     pub offsets: ScalarBuffer<i64>,
     /// By column of the source: which rows left the value out because it did not change. `None`: no row did.
     pub unchanged: Vec<Option<BooleanArray>>,
+    /// The rows that leave out values and have another key than before.
+    pub moved: Option<Moved>,
     /// A truncate that follows all of the rows.
     pub truncate: Option<Order>,
+}
+
+/// Rows that came by a change of their key and leave out values, which the old key's row has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moved {
+    /// The rows, ascending.
+    pub rows: Vec<usize>,
+    /// For each, the delete of its old key: the key, the order and `is_deleted`. A key that could not be read is null.
+    pub deletes: RecordBatch,
 }
 
 impl ChangeBatch {
@@ -53,8 +64,45 @@ impl ChangeBatch {
             partitions: (0..self.partitions.len()).filter(kept).map(|i| self.partitions[i]).collect(),
             offsets: (0..self.offsets.len()).filter(kept).map(|i| self.offsets[i]).collect(),
             unchanged: self.unchanged.iter().map(|column| column.as_ref().map(pick)).collect(),
+            moved: self.moved.as_ref().map(|moved| moved.filter(keep)).transpose()?,
             truncate: self.truncate,
         })
+    }
+
+    /// The batch with rows of `values`, in the same shape, in the place of what its own left out: a pair for each, of a row
+    /// here and the row there.
+    ///
+    /// # Errors
+    /// Arrow's, where `values` has another shape or a row is not there.
+    pub fn filled(self, values: &RecordBatch, pairs: &[(usize, usize)]) -> Result<Self, ArrowError> {
+        let mut columns = self.rows.columns().to_vec();
+        let mut unchanged = self.unchanged;
+        for (column, left_out) in unchanged.iter_mut().enumerate() {
+            let Some(flags) = left_out else { continue };
+            let mut picks: Vec<(usize, usize)> = (0..flags.len()).map(|row| (0, row)).collect();
+            for &(row, value) in pairs.iter().filter(|(row, _)| flags.value(*row)) {
+                picks[row] = (1, value);
+            }
+            columns[column] = interleave(&[&columns[column], values.column(column)], &picks)?;
+            let still: BooleanArray =
+                flags.iter().zip(&picks).map(|(flag, (from, _))| Some(flag == Some(true) && *from == 0)).collect();
+            *left_out = (still.true_count() > 0).then_some(still);
+        }
+        Ok(Self { rows: RecordBatch::try_new(self.rows.schema(), columns)?, unchanged, ..self })
+    }
+}
+
+impl Moved {
+    /// Those of the rows for which `keep` holds, numbered as these are.
+    fn filter(&self, keep: &BooleanArray) -> Result<Self, ArrowError> {
+        let kept = self.rows.iter().map(|&row| Some(keep.value(row))).collect();
+        let mut rows = Vec::new();
+        let mut before = (0, 0);
+        for &row in &self.rows {
+            before = (row, before.1 + (before.0..row).filter(|&earlier| keep.value(earlier)).count());
+            rows.extend(keep.value(row).then_some(before.1));
+        }
+        Ok(Self { rows, deletes: filter_record_batch(&self.deletes, &kept)? })
     }
 }
 
@@ -69,10 +117,17 @@ pub struct BatchBuilder {
     deleted: BooleanBuilder,
     partitions: Int32BufferBuilder,
     offsets: Int64BufferBuilder,
+    moved: Option<Box<MovedBuilder>>,
     truncate: Option<Order>,
     rows: usize,
     bytes: usize,
     newest_is_partial: bool,
+}
+
+#[derive(Debug)]
+struct MovedBuilder {
+    rows: Vec<usize>,
+    deletes: BatchBuilder,
 }
 
 /// Where a row came from and where it stands.
@@ -96,6 +151,7 @@ impl BatchBuilder {
             deleted: BooleanBuilder::new(),
             partitions: Int32BufferBuilder::new(0),
             offsets: Int64BufferBuilder::new(0),
+            moved: None,
             truncate: None,
             rows: 0,
             bytes: 0,
@@ -158,6 +214,17 @@ impl BatchBuilder {
         self.bytes += 32;
     }
 
+    /// Adds one row that leaves out values, and the cells of the key that it had before.
+    pub(crate) fn push_moved(&mut self, cells: &[Cell<'_>], old_key: &[Cell<'_>], origin: Origin) {
+        let Self { moved, schema, rows, .. } = self;
+        let moved = moved
+            .get_or_insert_with(|| Box::new(MovedBuilder { rows: Vec::new(), deletes: Self::new(Arc::clone(schema)) }));
+        self.bytes += old_key.iter().map(Cell::bytes).sum::<usize>();
+        moved.rows.push(*rows);
+        moved.deletes.push(old_key, Origin { deleted: true, ..origin });
+        self.push(cells, origin);
+    }
+
     /// The batch.
     ///
     /// # Errors
@@ -173,9 +240,16 @@ impl BatchBuilder {
             partitions: ScalarBuffer::from(self.partitions.finish()),
             offsets: ScalarBuffer::from(self.offsets.finish()),
             unchanged: unchanged.collect(),
+            moved: self.moved.map(|moved| moved.finish()).transpose()?,
             truncate: self.truncate,
             schema: self.schema,
         })
+    }
+}
+
+impl MovedBuilder {
+    fn finish(self) -> Result<Moved, ArrowError> {
+        Ok(Moved { rows: self.rows, deletes: self.deletes.finish()?.rows })
     }
 }
 

@@ -166,15 +166,23 @@ impl Decoder {
             return Err(Problem::KeyLeftOut.at_column(&self.schema.columns()[key]));
         }
         self.hide(cells);
-        if matches!(op, Op::Create | Op::Read)
-            && let Some(left_out) = cells.iter().position(|cell| *cell == Cell::Unchanged)
-        {
-            return Err(Problem::LeftOut.at_column(&self.schema.columns()[left_out]));
-        }
         partition::check(&self.schema, cells)?;
-        self.settle_unfit(cells);
-        let deleted = op == Op::Delete;
-        batch.push(cells, Origin { order, deleted, partition: record.partition, offset: record.offset });
+        let origin = Origin { order, deleted: op == Op::Delete, partition: record.partition, offset: record.offset };
+        let left_out = cells.iter().position(|cell| *cell == Cell::Unchanged);
+        match left_out.filter(|_| matches!(op, Op::Create | Op::Read)) {
+            None => {
+                self.settle_unfit(cells);
+                batch.push(cells, origin);
+            }
+            Some(column) => {
+                let Some(old_key) = record.old_key.filter(|_| op == Op::Create) else {
+                    return Err(Problem::LeftOut.at_column(&self.schema.columns()[column]));
+                };
+                let old_key = self.old_key_cells(old_key);
+                self.settle_unfit(cells);
+                batch.push_moved(cells, &old_key, origin);
+            }
+        }
         Ok(Decoded::Change(op, order))
     }
 
@@ -313,6 +321,15 @@ impl Decoder {
         };
         cells[index] = map.next_value_seed(seed)?;
         Ok(())
+    }
+
+    /// A row of nothing but the key that a row had before. The header's converter writes some types in another way than the
+    /// key's: one that cannot be read is null.
+    fn old_key_cells<'a>(&self, json: &'a [u8]) -> Vec<Cell<'a>> {
+        let read = text(json, "old key").map_err(Malformed::from).and_then(|json| self.key_cells(json));
+        let mut cells = read.unwrap_or_else(|_| vec![Cell::Null; self.schema.columns().len()]);
+        self.hide(&mut cells);
+        cells
     }
 
     /// A row of nothing but the key columns, from a record key.

@@ -35,7 +35,7 @@ pub mod source_tables;
 pub mod time;
 pub mod wire;
 
-pub use batch::{BatchBuilder, ChangeBatch};
+pub use batch::{BatchBuilder, ChangeBatch, Moved};
 pub use column::{Column, Unfit};
 pub use data_type::DataType;
 pub use envelope::{Decoded, Decoder, NoChange};

@@ -99,7 +99,8 @@ pub enum Problem {
     ColumnTwice,
     /// An insert without a TOASTed value: the value is in another key's row.
     #[error(
-        "an insert leaves the value out, as after a change of the key; set REPLICA IDENTITY FULL on the source table"
+        "an insert leaves the value out, and no header __debezium.oldkey says which row had it; set REPLICA IDENTITY FULL on \
+         the source table"
     )]
     LeftOut,
     /// A key of which nobody can tell whether it was left out.

@@ -13,4 +13,6 @@ pub struct RecordRef<'a> {
     pub value: Option<&'a [u8]>,
     /// The broker's timestamp, in milliseconds, where it is known.
     pub timestamp: Option<i64>,
+    /// Of a row whose key was changed, the key that it had before: the header `__debezium.oldkey` of its create.
+    pub old_key: Option<&'a [u8]>,
 }

@@ -49,6 +49,7 @@ struct Raw {
     key: Option<Box<[u8]>>,
     value: Option<Box<[u8]>>,
     timestamp: Option<i64>,
+    old_key: Option<Box<[u8]>>,
     horizon: Horizon,
 }
 
@@ -69,6 +70,7 @@ impl Batch {
             key: raw.key.as_deref(),
             value: raw.value.as_deref(),
             timestamp: raw.timestamp,
+            old_key: raw.old_key.as_deref(),
         };
         Some((&raw.partition, record, raw.horizon))
     }
@@ -124,6 +126,7 @@ impl Open {
             key: record.key.map(Into::into),
             value: record.value.map(Into::into),
             timestamp: record.timestamp,
+            old_key: record.old_key.map(Into::into),
             horizon,
         };
         self.partial_bytes += raw.key.as_ref().map_or(0, |key| key.len()) + raw.value.as_ref().map_or(0, |v| v.len());

@@ -58,6 +58,9 @@ pub struct LetterLine<'a> {
     /// The value in base64, where it is no text.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub value_base64: Option<Cow<'a, str>>,
+    /// The key that the row had before, where the record says so.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub old_key: Option<Cow<'a, str>>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
@@ -85,6 +88,7 @@ impl<'a> LetterLine<'a> {
             key_base64,
             value,
             value_base64,
+            old_key: letter.record.old_key.and_then(|bytes| std::str::from_utf8(bytes).ok()).map(Cow::Borrowed),
         }
     }
 

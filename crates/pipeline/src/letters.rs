@@ -155,8 +155,9 @@ impl Letters {
             block.horizons.insert(place.partition.clone(), horizon);
             let (key, value) = (letter.key_bytes().map_err(damaged)?, letter.value_bytes().map_err(damaged)?);
             let TopicPartition { topic, partition } = &place.partition;
+            let old_key = letter.old_key.as_deref().map(str::as_bytes);
             let (key, value, timestamp) = (key.as_deref(), value.as_deref(), letter.timestamp);
-            let record = RecordRef { partition: *partition, offset: place.offset, key, value, timestamp };
+            let record = RecordRef { partition: *partition, offset: place.offset, key, value, timestamp, old_key };
             block.records.push(topic, record);
             rest.next();
         }
@@ -263,7 +264,7 @@ mod tests {
 
     fn write(file: &mut LetterFile, table: &str, offset: i64, (key, value, horizon): Bytes<'_>, reason: &str) {
         let partition = TopicPartition::new("t", 3);
-        let record = RecordRef { partition: 3, offset, key, value, timestamp: Some(offset) };
+        let record = RecordRef { partition: 3, offset, key, value, timestamp: Some(offset), old_key: key };
         let horizon = Horizon { snapshots: Lsn::try_from(horizon).unwrap(), ..Horizon::default() };
         file.write(&Letter { table, partition: &partition, record, horizon, reason }).unwrap();
     }
@@ -311,6 +312,11 @@ mod tests {
             let horizon = block.horizons[&TopicPartition::new("t", 3)].snapshots.as_long().cast_unsigned();
             for (_, record) in (0..).map_while(|index| block.records.get(index)) {
                 assert_eq!(record.timestamp, Some(record.offset));
+                assert_eq!(
+                    record.old_key,
+                    record.key.filter(|key| std::str::from_utf8(key).is_ok()),
+                    "only text is kept"
+                );
                 found.push((record.offset, (record.key, record.value, horizon)));
             }
         }
@@ -392,7 +398,7 @@ mod tests {
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
         let mut refused = Refused::default();
         let (partition, horizon) = (TopicPartition::new("t", 3), Horizon::default());
-        let record = RecordRef { partition: 3, offset: 2, key: None, value: None, timestamp: None };
+        let record = RecordRef { partition: 3, offset: 2, key: None, value: None, timestamp: None, old_key: None };
         refused.write(&Letter { table: "a", partition: &partition, record, horizon, reason: "new" }).unwrap();
         let letters = Letters::hold(&link).unwrap().unwrap();
         letters.rewrite(|place| place.offset == 1, &refused.take()).unwrap();

@@ -21,12 +21,13 @@ struct Entry {
     key: Option<Range<usize>>,
     value: Option<Range<usize>>,
     timestamp: Option<i64>,
+    old_key: Option<Range<usize>>,
 }
 
 impl Records {
     /// Copies one record in. `topic` is compared with those before it, so that a name is stored once.
     pub fn push(&mut self, topic: &str, record: RecordRef<'_>) {
-        let RecordRef { partition, offset, key, value, timestamp } = record;
+        let RecordRef { partition, offset, key, value, timestamp, old_key } = record;
         let same = |tp: &TopicPartition| tp.partition == partition && *tp.topic == *topic;
         let index = self.partitions.iter().rposition(same).unwrap_or_else(|| {
             self.partitions.push(TopicPartition::new(topic, partition));
@@ -37,8 +38,8 @@ impl Records {
             self.arena.extend_from_slice(bytes);
             start..self.arena.len()
         };
-        let (key, value) = (key.map(&mut store), value.map(&mut store));
-        self.entries.push(Entry { partition: index, offset, key, value, timestamp });
+        let (key, value, old_key) = (key.map(&mut store), value.map(&mut store), old_key.map(&mut store));
+        self.entries.push(Entry { partition: index, offset, key, value, timestamp, old_key });
     }
 
     /// How many records there are.
@@ -59,7 +60,7 @@ impl Records {
         &self.partitions
     }
 
-    /// The bytes of all keys and values.
+    /// The bytes of all keys and values, old keys among them.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.len()
@@ -77,6 +78,7 @@ impl Records {
             key: entry.key.as_ref().map(slice),
             value: entry.value.as_ref().map(slice),
             timestamp: entry.timestamp,
+            old_key: entry.old_key.as_ref().map(slice),
         };
         Some((partition, record))
     }

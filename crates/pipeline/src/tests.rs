@@ -190,7 +190,10 @@ fn records(partition: i32, offset: i64, notes: &[&str]) -> Polled {
             BAD => Some(BAD.as_bytes()),
             _ => Some(value.as_bytes()),
         };
-        records.push(TOPIC, RecordRef { partition, offset, key: Some(key.as_bytes()), value, timestamp: None });
+        records.push(
+            TOPIC,
+            RecordRef { partition, offset, key: Some(key.as_bytes()), value, timestamp: None, old_key: None },
+        );
     }
     Polled::Records(records)
 }

@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn it_is_stable_and_differs_with_every_part_of_a_record() {
         let long = [b'x'; 500];
-        let record = |timestamp, key, value| RecordRef { partition: 0, offset: 0, key, value, timestamp };
+        let record =
+            |timestamp, key, value| RecordRef { partition: 0, offset: 0, key, value, timestamp, old_key: None };
         let longer = [long.as_slice(), b"y"].concat();
         let records = [
             record(Some(1), Some(b"k".as_slice()), Some(long.as_slice())),

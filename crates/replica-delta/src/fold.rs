@@ -4,6 +4,9 @@
 //! has the value that the row would have had, had the batch's events been applied one by one: that of the newest
 //! event before it, in the order of arrival, which had passed the guard and carried the value; else the stored row's.
 //! So a batch gives the same row as its events one by one, whatever the batch's size.
+//!
+//! A row whose key was changed takes nothing from the one that its key had before: where [`moved`](crate::moved) found
+//! nothing for it, nobody has its values, and those of no event that follows and leaves them out, too.
 
 use std::collections::HashMap;
 
@@ -50,7 +53,12 @@ pub(crate) fn fold(
         if left_out.is_empty() {
             continue;
         }
-        let applied = events.applied_before(row, verdict.stored(), floor);
+        let Applied { rows: applied, is_torn } = events.applied_before(row, verdict.stored(), floor);
+        let carried = |&column: &usize| applied.iter().any(|&earlier| events.carries(earlier, column));
+        if events.is_torn(row) || is_torn && !events.deletes(row) && !left_out.iter().all(carried) {
+            unresolved.push(row);
+            continue;
+        }
         let (mut kept, is_stored) = (Vec::new(), matches!(verdict, Verdict::Update(_)));
         for &column in &left_out {
             match applied.iter().rev().find(|&&earlier| events.carries(earlier, column)) {
@@ -76,6 +84,13 @@ pub(crate) fn fold(
     });
     let rows = RecordBatch::try_new(batch.rows.schema(), columns.collect::<Result<Vec<_>, _>>()?)?;
     Ok(Folded { rows, keeps_all, keeps, unresolved })
+}
+
+/// The events that came before one of their key and would have been applied in their turn.
+struct Applied {
+    rows: Vec<usize>,
+    /// Just before these there was a row of a changed key that nobody has all values of.
+    is_torn: bool,
 }
 
 /// The events of a batch, by key.
@@ -113,19 +128,28 @@ impl<'a> Events<'a> {
 
     /// The events of `row`'s key that came before it and would have been applied in their turn: those above the
     /// stored order, or above the floor where nothing is stored, that leave out no value which nobody had.
-    fn applied_before(&self, row: usize, stored: Option<Order>, floor: Order) -> Vec<usize> {
+    fn applied_before(&self, row: usize, stored: Option<Order>, floor: Order) -> Applied {
         let history = self.keys.get(row).and_then(|key| self.by_key.get(key));
         let mut newest = stored.unwrap_or(floor);
-        let mut applied = Vec::new();
+        let (mut applied, mut is_torn) = (Vec::new(), false);
         for earlier in history.into_iter().flatten().copied().take_while(|&earlier| earlier < row) {
             let order = order_at(&self.batch.rows, &self.batch.schema, earlier);
             let has_row = stored.is_some() || !applied.is_empty();
-            if order > newest && (has_row || self.deletes(earlier) || self.is_whole(earlier)) {
+            if order > newest && self.is_torn(earlier) {
+                (newest, is_torn) = (order, true);
+                applied.clear();
+            } else if order > newest && (has_row || self.deletes(earlier) || self.is_whole(earlier)) {
                 newest = order;
                 applied.push(earlier);
             }
         }
-        applied
+        Applied { rows: applied, is_torn }
+    }
+
+    /// Whether it is a row of a changed key that still leaves out a value.
+    fn is_torn(&self, row: usize) -> bool {
+        let is_moved = self.batch.moved.as_ref().is_some_and(|moved| moved.rows.binary_search(&row).is_ok());
+        is_moved && !self.is_whole(row)
     }
 
     fn is_whole(&self, row: usize) -> bool {

@@ -60,7 +60,7 @@ pub(crate) fn order_at(rows: &RecordBatch, schema: &TableSchema, row: usize) -> 
     order(long(width + 1), long(width))
 }
 
-fn order(anchor: i64, lsn: i64) -> Order {
+pub(crate) fn order(anchor: i64, lsn: i64) -> Order {
     let lsn_of = |long: i64| Lsn::try_from(long).unwrap_or_default();
     Order { anchor: lsn_of(anchor), lsn: lsn_of(lsn) }
 }
@@ -76,14 +76,8 @@ pub(crate) async fn verdicts(
     winners: &RecordBatch,
     floor: Order,
 ) -> Result<Vec<Verdict>, Fault> {
-    let is_empty = table.snapshot().is_ok_and(|snapshot| snapshot.log_data().num_files() == 0);
-    let stored = if is_empty {
-        HashMap::new()
-    } else {
-        stored_orders(context, table, schema, winners)
-            .await
-            .map_err(|e| fault::datafusion("comparing with the stored rows", &e))?
-    };
+    let stored = stored_orders(context, table, schema, winners).await;
+    let stored = stored.map_err(|e| fault::datafusion("comparing with the stored rows", &e))?;
     Ok((0..winners.num_rows())
         .map(|row| {
             let incoming = order_at(winners, schema, row);
@@ -104,18 +98,8 @@ async fn stored_orders(
     schema: &TableSchema,
     winners: &RecordBatch,
 ) -> Result<HashMap<usize, Order>> {
-    let provider = table.table_provider().await?;
-    let stored = context.read_table(provider)?;
-    let stored = match key_range(schema, winners) {
-        Some(range) => stored.filter(range)?,
-        None => stored,
-    };
-    let meta = schema.meta();
-    let keys = schema.key_names().enumerate().map(|(i, name)| column(name).alias(format!("stored{i}")));
-    let orders = [column(&meta.source_anchor).alias("anchor"), column(&meta.source_lsn).alias("lsn")];
-    let stored = stored.select(keys.chain(orders).collect::<Vec<_>>())?;
-    let matches = match_keys(incoming(context, schema, winners)?, stored, schema, winners)?;
-    let batches = matches.select(vec![column("row"), column("anchor"), column("lsn")])?.collect().await?;
+    let columns = [schema.meta().source_anchor.as_str(), &schema.meta().source_lsn];
+    let batches = stored_rows(context, table, schema, winners, &columns).await?;
     let mut orders = HashMap::new();
     for batch in &batches {
         let long = |i: usize| batch.column(i).as_primitive::<Int64Type>();
@@ -129,6 +113,32 @@ async fn stored_orders(
         }
     }
     Ok(orders)
+}
+
+/// The stored rows whose key is one of `keys`, a batch in the replica's shape: the number of the key's row there, and
+/// `columns` of the stored one.
+pub(crate) async fn stored_rows(
+    context: &SessionContext,
+    table: &DeltaTable,
+    schema: &TableSchema,
+    keys: &RecordBatch,
+    columns: &[&str],
+) -> Result<Vec<RecordBatch>> {
+    if table.snapshot().is_ok_and(|snapshot| snapshot.log_data().num_files() == 0) {
+        return Ok(Vec::new());
+    }
+    let stored = context.read_table(table.table_provider().await?)?;
+    let stored = match key_range(schema, keys) {
+        Some(range) => stored.filter(range)?,
+        None => stored,
+    };
+    let value = |place: usize| format!("value{place}");
+    let aliased = schema.key_names().enumerate().map(|(i, name)| column(name).alias(format!("stored{i}")));
+    let values = columns.iter().enumerate().map(|(i, name)| column(name).alias(value(i)));
+    let stored = stored.select(aliased.chain(values).collect::<Vec<_>>())?;
+    let matches = match_keys(incoming(context, schema, keys)?, stored, schema, keys)?;
+    let wanted = [column("row")].into_iter().chain((0..columns.len()).map(|place| column(&value(place))));
+    matches.select(wanted.collect::<Vec<_>>())?.collect().await
 }
 
 fn column(name: &str) -> Expr {

@@ -1,6 +1,6 @@
 //! The replica over Delta Lake.
 //!
-//! A batch's way: [`schema`] lets the table grow where the batch has more columns, [`newest`] reduces it to one event a key, [`guard`] compares those with the stored rows, [`fold`]
+//! A batch's way: [`schema`] lets the table grow where the batch has more columns, `moved` gives rows of other keys than before what they leave out, [`newest`] reduces it to one event a key, [`guard`] compares those with the stored rows, [`fold`]
 //! gives each the values that it does not carry itself, [`merge`] writes the rest (a delta-rs MERGE, or an append where every key is new) and puts the
 //! batch's positions ([`checkpoint`]) into the same commit. [`truncate`] empties the table up to an order.
 //! [`layout`] says what a table is created with beside its columns: [`properties`], statistics, comments.
@@ -16,6 +16,7 @@ pub mod fold;
 pub mod guard;
 pub mod layout;
 pub mod merge;
+mod moved;
 pub mod newest;
 pub mod properties;
 pub mod replica;

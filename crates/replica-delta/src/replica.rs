@@ -20,7 +20,7 @@ use crate::{
     checkpoint::{self, Transactions},
     commit, fault, fold, guard, layout,
     merge::{self, Winners},
-    newest, schema, truncate,
+    moved, newest, schema, truncate,
 };
 
 /// So many commits of ours between two log checkpoints, where the table's properties do not say how many. Opening a
@@ -255,6 +255,7 @@ impl DeltaReplica {
             self.commits += 1;
         }
         let changes = schema::conform(&batch.changes, &self.stored)?;
+        let changes = moved::resolve(&self.context, &self.table, changes, self.floor).await?;
         let changes = changes.as_ref();
         let winners = newest::rows(changes).await?;
         let rows = take_record_batch(&changes.rows, &winners).map_err(Fault::halt)?;

@@ -13,7 +13,7 @@ use arrow::{
     datatypes::{DataType as ArrowType, Schema},
     error::ArrowError,
 };
-use change::{ChangeBatch, Column, DataType, TableSchema, Unfit};
+use change::{ChangeBatch, Column, DataType, Moved, TableSchema, Unfit};
 use datafusion::{
     logical_expr::{Expr, cast as cast_to, lit},
     prelude::SessionContext,
@@ -192,20 +192,30 @@ pub(crate) fn conform<'a>(changes: &'a ChangeBatch, stored: &Arc<TableSchema>) -
     if changes.schema.arrow() == stored.arrow() {
         return Ok(Cow::Borrowed(changes));
     }
-    let (count, width) = (changes.rows.num_rows(), changes.schema.columns().len());
     let place = |name: &str| changes.schema.columns().iter().position(|column| column.name == name);
-    let (mut columns, mut unchanged) = (Vec::new(), Vec::new());
-    for column in stored.columns() {
-        let found = place(&column.name);
-        unchanged.push(found.and_then(|found| changes.unchanged[found].clone()));
-        columns.push(match found {
-            None => new_null_array(&column.data_type.arrow(), count),
-            Some(found) => as_wide(&changes.schema.columns()[found].data_type, column, changes.rows.column(found))?,
-        });
-    }
-    columns.extend_from_slice(&changes.rows.columns()[width..]);
-    let rows = RecordBatch::try_new(Arc::clone(stored.arrow()), columns).map_err(Fault::halt)?;
-    Ok(Cow::Owned(ChangeBatch { schema: Arc::clone(stored), rows, unchanged, ..changes.clone() }))
+    let unchanged = stored.columns().iter().map(|column| changes.unchanged[place(&column.name)?].clone());
+    let moved = changes.moved.as_ref().map(|moved| {
+        let deletes = in_shape(&moved.deletes, &changes.schema, stored)?;
+        Ok::<_, Fault>(Moved { deletes, ..moved.clone() })
+    });
+    Ok(Cow::Owned(ChangeBatch {
+        schema: Arc::clone(stored),
+        rows: in_shape(&changes.rows, &changes.schema, stored)?,
+        unchanged: unchanged.collect(),
+        moved: moved.transpose()?,
+        ..changes.clone()
+    }))
+}
+
+/// Rows of `from`'s shape in that of `to`.
+fn in_shape(rows: &RecordBatch, from: &TableSchema, to: &TableSchema) -> Result<RecordBatch, Fault> {
+    let column = |column: &Column| match from.columns().iter().position(|known| known.name == column.name) {
+        None => Ok(new_null_array(&column.data_type.arrow(), rows.num_rows())),
+        Some(found) => as_wide(&from.columns()[found].data_type, column, rows.column(found)),
+    };
+    let mut columns = to.columns().iter().map(column).collect::<Result<Vec<_>, _>>()?;
+    columns.extend_from_slice(&rows.columns()[from.columns().len()..]);
+    RecordBatch::try_new(Arc::clone(to.arrow()), columns).map_err(Fault::halt)
 }
 
 fn as_wide(from: &DataType, column: &Column, values: &ArrayRef) -> Result<ArrayRef, Fault> {

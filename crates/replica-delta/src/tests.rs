@@ -5,6 +5,7 @@ mod epochs;
 mod feed;
 mod growth;
 mod layout;
+mod moved;
 mod partitions;
 mod vectors;
 
@@ -95,7 +96,7 @@ fn batches(schema: &Arc<TableSchema>, events: &[Event], size: usize) -> Vec<Batc
     for event in events {
         let (key, value) = event.record();
         let (key, value) = (key.as_ref().map(String::as_bytes), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
         decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
         offset += 1;
         if builder.is_truncated() || builder.rows() >= size {
@@ -296,7 +297,7 @@ async fn keys_of_every_kind_match_null_and_nan_among_them() {
             let value = format!(r#"{{"op":"u","after":{{{key},"ünï":{flag}}},"source":{{"lsn":{lsn}}}}}"#);
             let key = format!("{{{key}}}");
             let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
-            let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+            let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
             decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
         }
         replica.apply(&Batch::new(builder.finish().unwrap(), Checkpoint::new())).await.unwrap();
@@ -342,7 +343,7 @@ async fn arrays_and_documents_are_kept_by_an_update_that_leaves_them_out_and_by_
         let after = if op == "d" { "null".to_owned() } else { format!(r#"{{"id":"{id}",{rest}}}"#) };
         let value = format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":{lsn}}}}}"#);
         let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
         decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
         replica.apply(&Batch::new(builder.finish().unwrap(), Checkpoint::new())).await.unwrap();
     }

@@ -173,7 +173,8 @@ fn describe(
     value: &[u8],
 ) -> Result<Result<Option<Described>, String>, Fault> {
     let mut format = Format::new(schemas.cloned());
-    let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None };
+    let record =
+        RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None, old_key: None };
     let described = loop {
         let (read, record_schema) = match format.read(record) {
             Ok(Read::Json(read, record_schema)) => (read, record_schema),

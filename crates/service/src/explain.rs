@@ -65,6 +65,7 @@ fn message(line: &str, number: usize, default_topic: &str) -> Recorded {
         key: row_of(line),
         value: Some(line.as_bytes().to_vec()),
         timestamp: None,
+        old_key: None,
     });
     message.topic.get_or_insert_with(|| default_topic.to_owned());
     message

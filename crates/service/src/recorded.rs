@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 /// Lines handed over at once.
 const BLOCK: usize = 10_000;
+const OLD_KEY: &str = "__debezium.oldkey";
 
 /// A recorded message: as the captures in `testdata` have it, or as `kcat -J` writes it.
 #[derive(Debug, Deserialize)]
@@ -32,6 +33,9 @@ struct Line<'a> {
     value: Option<&'a RawValue>,
     #[serde(alias = "ts")]
     timestamp: Option<i64>,
+    /// Names and values: in pairs in the captures, one after the other from kcat.
+    #[serde(borrow, default)]
+    headers: Option<Vec<&'a RawValue>>,
 }
 
 /// One message, with bytes of its own.
@@ -44,6 +48,8 @@ pub(crate) struct Recorded {
     pub(crate) value: Option<Vec<u8>>,
     /// The broker's, in milliseconds.
     pub(crate) timestamp: Option<i64>,
+    /// The header with the key that the row had before.
+    pub(crate) old_key: Option<Vec<u8>>,
 }
 
 impl Recorded {
@@ -59,6 +65,7 @@ impl Recorded {
             key: bytes(line.key)?,
             value: bytes(line.value)?,
             timestamp: line.timestamp,
+            old_key: line.headers.and_then(|headers| old_key(&headers)),
         })
     }
 
@@ -70,6 +77,7 @@ impl Recorded {
             key: self.key.as_deref(),
             value: self.value.as_deref(),
             timestamp: self.timestamp,
+            old_key: self.old_key.as_deref(),
         }
     }
 }
@@ -84,6 +92,19 @@ fn bytes(json: Option<&RawValue>) -> Result<Option<Vec<u8>>, &'static str> {
         }
         Some(json) => Ok(Some(json.as_bytes().to_vec())),
     }
+}
+
+/// The value of Debezium's header with the old key of a row.
+fn old_key(headers: &[&RawValue]) -> Option<Vec<u8>> {
+    let text = |json: &RawValue| serde_json::from_str::<String>(json.get()).ok();
+    let value = match headers.iter().position(|name| text(name).is_some_and(|name| name == OLD_KEY)) {
+        Some(name) => headers.get(name + 1).and_then(|value| text(value)),
+        None => headers.iter().find_map(|pair| {
+            let (name, value): (String, String) = serde_json::from_str(pair.get()).ok()?;
+            (name == OLD_KEY).then_some(value)
+        }),
+    };
+    value.map(String::into_bytes)
 }
 
 /// Lines of a file, gzipped or not.

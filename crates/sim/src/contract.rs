@@ -78,7 +78,7 @@ fn batch(events: &[Event], offset: i64) -> Batch {
         let key = key.map(record_key);
         let (key, value) = (key.as_ref().map(String::as_bytes), Some(value.as_bytes()));
         let outcome = decoder.decode(
-            RecordRef { partition: 0, offset: at, key, value, timestamp: None },
+            RecordRef { partition: 0, offset: at, key, value, timestamp: None, old_key: None },
             &mut Horizon::default(),
             &mut builder,
         );

@@ -36,7 +36,7 @@ impl Record {
     #[must_use]
     pub fn at(&self, partition: i32, offset: i64) -> RecordRef<'_> {
         let (key, value) = (self.key.as_deref().map(str::as_bytes), self.value.as_deref().map(str::as_bytes));
-        RecordRef { partition, offset, key, value, timestamp: Some(self.timestamp) }
+        RecordRef { partition, offset, key, value, timestamp: Some(self.timestamp), old_key: None }
     }
 }
 

@@ -11,6 +11,7 @@ use rdkafka::{
     Message,
     consumer::Consumer as _,
     error::{KafkaError, RDKafkaErrorCode},
+    message::Headers as _,
 };
 
 use crate::{
@@ -19,6 +20,8 @@ use crate::{
 };
 
 const POLL: Duration = Duration::from_millis(100);
+/// Debezium's header on the create that stands for a row under its new key.
+const OLD_KEY: &str = "__debezium.oldkey";
 
 /// What stands just before each offset, of partitions of one topic.
 ///
@@ -86,5 +89,11 @@ pub(crate) fn record(message: &impl Message) -> RecordRef<'_> {
         key: message.key(),
         value: message.payload(),
         timestamp: message.timestamp().to_millis(),
+        old_key: old_key(message),
     }
+}
+
+/// What the row's key was before it was changed, where the connector says so.
+fn old_key(message: &impl Message) -> Option<&[u8]> {
+    message.headers()?.iter().find(|header| header.key == OLD_KEY)?.value
 }

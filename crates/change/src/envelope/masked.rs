@@ -162,7 +162,7 @@ fn a_flattened_row_and_its_delete_are_renamed_and_masked_as_an_envelope_is() {
             format!(r#"{{"E-Mail":"a@b.example","born":19782,"__op":"{op}","__deleted":"{deleted}","__lsn":8}}"#);
         let (mut decoder, mut builder) = (Decoder::new(Arc::clone(&schema)), BatchBuilder::new(Arc::clone(&schema)));
         let (key, value) = (Some(&key[..]), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
         decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
         let (names, values) = shown(&builder.finish().unwrap());
         assert_eq!((names, values), (vec!["email".into(), "born".into()], vec![mail.into(), "null".into()]), "{op}");
@@ -213,7 +213,8 @@ fn a_value_under_a_mask_is_refused_as_it_is_without_one() {
     let schema = beside_id(lenient);
     let (mut decoder, mut builder) = (Decoder::new(Arc::clone(&schema)), BatchBuilder::new(schema));
     let (key, value) = (&br#"{"id":1}"#[..], br#"{"op":"u","after":{"id":1,"c":2147483647},"source":{"lsn":8}}"#);
-    let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None };
+    let record =
+        RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None, old_key: None };
     decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
     assert_eq!((shown(&builder.finish().unwrap()).1[1].as_str(), decoder.nulled()), ("null", 1));
 }

@@ -92,7 +92,7 @@ fn a_record_schema_speaks_of_the_source_s_names() {
         "payload":{"op":"c","after":{"Id":1,"Paid At":1709210096789,"Total":"1234"},"source":{"lsn":8}}}"#;
     let (mut decoder, mut batch) = (Decoder::new(Arc::clone(&schema)), BatchBuilder::new(schema));
     let (key, value) = (Some(&br#"{"Id":1}"#[..]), Some(row.as_bytes()));
-    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
     decoder.decode(record, &mut Horizon::default(), &mut batch).unwrap_err();
     let row = row.replace(r#""1234""#, r#""BNI=""#);
     let record = RecordRef { value: Some(row.as_bytes()), ..record };

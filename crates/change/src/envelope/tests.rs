@@ -1,4 +1,4 @@
-use arrow::{array::AsArray, util::pretty::pretty_format_batches};
+use arrow::{array::AsArray, datatypes::Int64Type, util::pretty::pretty_format_batches};
 
 use super::*;
 use crate::{ChangeBatch, Column, MetaColumns, Placeholder, SchemaError, Unfit};
@@ -21,6 +21,7 @@ fn decode(key: Option<&str>, value: Option<&str>) -> (Result<Decoded, Malformed>
         key: key.map(str::as_bytes),
         value: value.map(str::as_bytes),
         timestamp: None,
+        old_key: None,
     };
     let decoded = Decoder::new(orders()).decode(record, &mut Horizon::default(), &mut batch);
     (decoded, batch.finish().unwrap())
@@ -43,7 +44,7 @@ pub(super) fn one_change(
     let value = format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":8}}}}"#);
     let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
     let mut batch = BatchBuilder::new(Arc::clone(schema));
-    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
     Decoder::new(Arc::clone(schema)).decode(record, &mut Horizon::default(), &mut batch)?;
     Ok(batch.finish().unwrap())
 }
@@ -230,7 +231,14 @@ fn bad_records_are_named_without_their_values_and_leave_no_row() {
     let (decoded, _) = decode(KEY, Some("{\"op\":\"\u{0}\"}"));
     assert!(decoded.is_err());
     let mut batch = BatchBuilder::new(orders());
-    let record = RecordRef { partition: 0, offset: 0, key: None, value: Some(b"{\"op\":\"\xff\"}"), timestamp: None };
+    let record = RecordRef {
+        partition: 0,
+        offset: 0,
+        key: None,
+        value: Some(b"{\"op\":\"\xff\"}"),
+        timestamp: None,
+        old_key: None,
+    };
     let decoded = Decoder::new(orders()).decode(record, &mut Horizon::default(), &mut batch);
     assert_eq!(decoded, Err(Problem::NotJson { part: "value", byte: 7 }.into()));
 }
@@ -256,8 +264,14 @@ fn a_record_schema_decides_the_units() {
     ] {
         let value = record(name, at);
         let key = br#"{"schema":{"type":"struct"},"payload":{"id":1}}"#;
-        let record =
-            RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value.as_bytes()), timestamp: None };
+        let record = RecordRef {
+            partition: 0,
+            offset: 0,
+            key: Some(key),
+            value: Some(value.as_bytes()),
+            timestamp: None,
+            old_key: None,
+        };
         decoder.decode(record, &mut Horizon::default(), &mut batch).unwrap();
     }
     let rows = batch.finish().unwrap().rows;
@@ -288,6 +302,7 @@ fn a_decimal_is_read_at_the_scale_that_its_record_has() {
             key: Some(br#"{"id":1}"#),
             value: Some(value.as_bytes()),
             timestamp: None,
+            old_key: None,
         };
         decoder.decode(record, &mut Horizon::default(), &mut batch)?;
         let rows = batch.finish().unwrap().rows;
@@ -366,6 +381,38 @@ fn unchanged_toasted_values_are_marked_and_never_stored() {
 }
 
 #[test]
+fn a_create_may_leave_out_a_value_where_it_names_the_key_that_its_row_had_before() {
+    let insert = |op: &str| {
+        let after = r#"{"id":1,"status":"__debezium_unavailable_value"}"#;
+        format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":8,"sequence":"[\"4\",\"8\"]"}}}}"#)
+    };
+    let columns = vec![Column::declared("id", "long").unwrap(), Column::declared("status", "string").unwrap()];
+    let schema = Arc::new(TableSchema::new(columns, &["id"], MetaColumns::default()).unwrap());
+    let decode = |op: &str, old_key: Option<&'static str>| {
+        let mut batch = BatchBuilder::new(Arc::clone(&schema));
+        let (value, old_key) = (insert(op), old_key.map(str::as_bytes));
+        let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key };
+        let decoded = Decoder::new(Arc::clone(&schema)).decode(record, &mut Horizon::default(), &mut batch);
+        decoded.map(|_| batch.finish().unwrap().moved.unwrap())
+    };
+    let moved = |old_key| {
+        let moved = decode("c", Some(old_key)).unwrap();
+        let column = |index: usize| moved.deletes.column(index);
+        let long = |index: usize| column(index).as_primitive::<Int64Type>().iter().next().unwrap();
+        assert_eq!(
+            (moved.rows.as_slice(), long(2), long(3), column(4).as_boolean().value(0)),
+            (&[0][..], Some(8), Some(4), true)
+        );
+        long(0)
+    };
+    assert_eq!(moved(r#"{"id":7}"#), Some(7));
+    assert_eq!(moved(r#"{"id":"Struct{7}"}"#), None, "an unreadable one is no key");
+    assert_eq!(decode("c", None), Err(Problem::LeftOut.at("status")));
+    assert_eq!(decode("r", Some(r#"{"id":7}"#)), Err(Problem::LeftOut.at("status")));
+}
+
+#[test]
 fn an_integer_that_a_real_cannot_hold_is_refused() {
     for (declaration, greatest) in [("float", 1_i64 << 24), ("double", 1 << 53)] {
         assert!(one_value(declaration, &greatest.to_string(), Placeholder::default()).is_ok());
@@ -382,7 +429,7 @@ fn a_key_that_reads_like_the_placeholder_is_refused() {
         let value = format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":8}}}}"#);
         let mut batch = BatchBuilder::new(Arc::clone(&schema));
         let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
         let decoded = Decoder::new(Arc::clone(&schema)).decode(record, &mut Horizon::default(), &mut batch);
         assert_eq!(decoded, Err(Problem::KeyLeftOut.at("id")), "{op}");
     }
@@ -414,7 +461,7 @@ fn recorded_changes(first: TableSchema) -> Life {
     for line in include_str!("../../../../testdata/debezium/schema_change.ndjson").lines() {
         let Line { offset, key, value } = serde_json::from_str(line).unwrap();
         let (key, value) = (Some(key.get().as_bytes()), Some(value.get().as_bytes()).filter(|&value| value != b"null"));
-        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
         let mut outcome = decoder.decode(record, &mut horizon, &mut builder);
         if let Ok(Decoded::Grown(grown)) = outcome {
             changes.push(format!("{offset}: {}", grown.since(&schema)));
@@ -485,7 +532,7 @@ fn what_a_column_cannot_hold_is_refused_or_null_and_counted_or_kept_as_text() {
         let schema = Arc::new(TableSchema::new(columns(unfit), &["id"], MetaColumns::default()).unwrap());
         let (mut decoder, mut batch) = (Decoder::new(Arc::clone(&schema)), BatchBuilder::new(schema));
         let (key, value) = (Some(&br#"{"id":1}"#[..]), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
         decoder.decode(record, &mut Horizon::default(), &mut batch)?;
         let rows = batch.finish().unwrap().rows;
         let shown = (1..rows.num_columns() - 3).filter(|&column| column != 2).collect::<Vec<_>>();

@@ -45,7 +45,7 @@ impl Story {
     }
 
     pub(super) fn read(&mut self, key: Option<&[u8]>, value: Option<&[u8]>) {
-        let record = RecordRef { partition: 7, offset: self.offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 7, offset: self.offset, key, value, timestamp: None, old_key: None };
         self.offset += 1;
         let mut decoded = self.decode(record);
         if let Ok(Decoded::Grown(grown)) = &decoded {

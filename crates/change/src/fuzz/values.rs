@@ -39,7 +39,7 @@ pub fn values(input: &[u8]) {
     let (mut decoder, mut batch) = (Decoder::new(Arc::clone(&table)), BatchBuilder::new(table));
     let value = format!(r#"{{"op":"u","after":{{"id":1,"c":{token}}},"source":{{"lsn":8}}}}"#);
     let (key, value) = (Some(br#"{"id":1}"#.as_slice()), Some(value.as_bytes()));
-    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
     match decoder.decode(record, &mut Horizon::default(), &mut batch) {
         Ok(outcome) => assert!(matches!(outcome, Decoded::Change(Op::Update, _))),
         Err(_) => return,

@@ -11,7 +11,7 @@ fn record(offset: i64, timestamp: i64, op: &str, source: &str) -> Polled {
     let value = format!(r#"{{"op":"{op}","after":{{"id":{offset},"note":"n"}},"source":{{{source}}}}}"#);
     let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
     let mut records = Records::default();
-    records.push(TOPIC, RecordRef { partition: 0, offset, key, value, timestamp: Some(timestamp) });
+    records.push(TOPIC, RecordRef { partition: 0, offset, key, value, timestamp: Some(timestamp), old_key: None });
     Polled::Records(records)
 }
 

@@ -20,7 +20,7 @@ async fn run_described(mores: &[Option<&str>], grows: bool) -> (Run, Vec<usize>)
     for (offset, more) in (0..).zip(mores) {
         let (key, value) = (format!(r#"{{"id":{offset}}}"#), described(offset, *more));
         let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
-        records.push(TOPIC, RecordRef { partition: 0, offset, key, value, timestamp: None });
+        records.push(TOPIC, RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None });
     }
     let end = i64::try_from(mores.len()).unwrap();
     let (heard, store) = (Heard::default(), Store::default());

@@ -56,8 +56,17 @@ fn framed(topic: &str, offset: i64, ids: &[(u32, Option<u32>)]) -> Polled {
         let key = frame(*key_id, &format!(r#"{{"id":{offset}}}"#));
         let value = format!(r#"{{"op":"c","after":{{"id":{offset},"note":"n"}},"source":{{"lsn":{}}}}}"#, offset + 1);
         let value = value_id.map(|id| frame(id, &value));
-        records
-            .push(topic, RecordRef { partition: 0, offset, key: Some(&key), value: value.as_deref(), timestamp: None });
+        records.push(
+            topic,
+            RecordRef {
+                partition: 0,
+                offset,
+                key: Some(&key),
+                value: value.as_deref(),
+                timestamp: None,
+                old_key: None,
+            },
+        );
     }
     Polled::Records(records)
 }
@@ -202,7 +211,7 @@ async fn without_a_registry_a_framed_record_is_refused_with_the_setting_that_is_
 fn json_is_passed_on_as_it_is_and_each_part_is_read_for_itself() {
     let fake = Arc::new(Fake::default());
     let mut format = Format::new(Some(Arc::clone(&fake) as Arc<dyn Schemas>));
-    let record = |key, value| RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+    let record = |key, value| RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
     let plain = record(Some(b"{}"), Some(b"{\"op\":\"c\"}"));
     assert_eq!(format.read(plain), Ok(Read::Json(plain, None)));
     let (key, value) = (frame(1, "k"), frame(2, "v"));

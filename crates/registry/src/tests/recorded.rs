@@ -159,7 +159,7 @@ fn decoded(messages: &[Message]) -> (Arc<TableSchema>, Vec<String>) {
     let mut outcomes = Vec::new();
     for Message { offset, key, value, record_schema } in messages {
         let (key, value) = (Some(key.as_bytes()), value.as_ref().map(String::as_bytes));
-        let record = RecordRef { partition: 0, offset: *offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset: *offset, key, value, timestamp: None, old_key: None };
         let mut decode = |decoder: &mut Decoder| {
             let mut batch = BatchBuilder::new(Arc::clone(decoder.schema()));
             let outcome = match record_schema {

@@ -24,7 +24,7 @@ fn event(schema: &Arc<TableSchema>, offset: i64, op: &str, key: &str, after: &st
     let (mut decoder, mut builder) = (Decoder::new(Arc::clone(schema)), BatchBuilder::new(Arc::clone(schema)));
     let value = format!(r#"{{"op":"{op}","after":{after},"source":{{"lsn":{}}}}}"#, offset * 8);
     let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
-    let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+    let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
     decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
     let position = Position { offset, ..Position::default() };
     Batch::new(builder.finish().unwrap(), [(TopicPartition::new("t", 0), position)].into())

@@ -20,7 +20,7 @@ pub(super) fn batch(schema: &Arc<TableSchema>, offset: i64, rows: &[(u64, &str)]
     for (lsn, row) in rows {
         let value = format!(r#"{{"op":"u","after":{row},"source":{{"lsn":{lsn}}}}}"#);
         let (key, value) = (Some(row.as_bytes()), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
         decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
     }
     let position = Position { offset, ..Position::default() };
@@ -50,7 +50,7 @@ fn recorded(first: &Arc<TableSchema>, end: i64) -> Vec<Batch> {
             break;
         }
         let (key, value) = (Some(key.get().as_bytes()), Some(value.get().as_bytes()));
-        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
         if let Decoded::Grown(grown) = decoder.decode(record, &mut horizon, &mut builder).unwrap() {
             seal(std::mem::replace(&mut builder, BatchBuilder::new(Arc::clone(&grown))), offset);
             (decoder, schema) = (Decoder::new(Arc::clone(&grown)), grown);

@@ -45,7 +45,7 @@ fn decode_at(
     let schema = orders(flattening);
     let mut batch = BatchBuilder::new(Arc::clone(&schema));
     let (key, value) = (key.map(str::as_bytes), value.map(str::as_bytes));
-    let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+    let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
     let decoded = Decoder::new(schema).decode(record, horizon, &mut batch);
     (decoded, batch.finish().unwrap().rows)
 }
@@ -162,7 +162,14 @@ fn what_the_transform_passes_on_is_told_by_its_shape() {
     let columns = vec![Column::declared("n", "long").unwrap()];
     let table = TableSchema::new(columns, &["n"], MetaColumns::default()).unwrap();
     let table = Arc::new(table.with_form(EnvelopeForm::Flattened(Arc::default())).unwrap());
-    let record = RecordRef { partition: 0, offset: 0, key: None, value: Some(marker.as_bytes()), timestamp: None };
+    let record = RecordRef {
+        partition: 0,
+        offset: 0,
+        key: None,
+        value: Some(marker.as_bytes()),
+        timestamp: None,
+        old_key: None,
+    };
     let mut batch = BatchBuilder::new(Arc::clone(&table));
     let decoded = Decoder::new(table).decode(record, &mut Horizon::default(), &mut batch);
     assert_eq!(decoded, Ok(Decoded::NoChange(NoChange::TransactionMarker)));
@@ -267,8 +274,14 @@ fn a_record_schema_decides_the_units_of_a_flattened_row() {
         );
         let value = format!(r#"{{"schema":{schema},"payload":{}}}"#, payload(at));
         let key = br#"{"schema":{"type":"struct"},"payload":{"schema":"s"}}"#;
-        let record =
-            RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value.as_bytes()), timestamp: None };
+        let record = RecordRef {
+            partition: 0,
+            offset: 0,
+            key: Some(key),
+            value: Some(value.as_bytes()),
+            timestamp: None,
+            old_key: None,
+        };
         decoder.decode(record, &mut Horizon::default(), &mut batch).unwrap();
     }
     let rows = batch.finish().unwrap().rows;
@@ -282,7 +295,8 @@ fn columns_may_have_the_names_of_the_wrapper_s_fields() {
     let table = TableSchema::new(columns.to_vec(), &["schema"], MetaColumns::default()).unwrap();
     let table = Arc::new(table.with_form(EnvelopeForm::Flattened(Arc::new(by(Deletes::Tombstone)))).unwrap());
     let (key, value) = (&br#"{"schema":"s"}"#[..], &br#"{"schema":"s","payload":null}"#[..]);
-    let record = RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None };
+    let record =
+        RecordRef { partition: 0, offset: 0, key: Some(key), value: Some(value), timestamp: None, old_key: None };
     let mut batch = BatchBuilder::new(Arc::clone(&table));
     let decoded = Decoder::new(table).decode(record, &mut Horizon::default(), &mut batch);
     assert_eq!(decoded, Ok(Decoded::Change(Op::Update, order(1, 0))));
@@ -341,7 +355,7 @@ fn read(schema: &Arc<TableSchema>, log: &[&Event], from: usize, replica: &mut Re
         let (key, value) = event.record();
         let (key, value) = (Some(key.as_bytes()), value.as_deref().map(str::as_bytes));
         let offset = offset.try_into().unwrap();
-        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
         apply(&mut decoder, record, &mut Horizon::default(), replica).unwrap()
     };
     log.iter().enumerate().skip(from).map(&mut read).collect()

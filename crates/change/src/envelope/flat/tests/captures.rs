@@ -54,7 +54,7 @@ fn read(deletes: Deletes, records: &[Captured], from: usize, replica: &mut Repli
     let mut merged = 0;
     for (offset, Captured { key, value }) in (0..).zip(records).skip(from) {
         let (key, value) = (Some(key.as_bytes()), value.as_deref().map(str::as_bytes));
-        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
         merged += usize::from(apply(&mut decoder, record, &mut horizon, replica) == Some(Verdict::Merged));
     }
     merged
@@ -128,7 +128,7 @@ fn dropped_deletes_are_refused_where_rewritten_ones_are_expected() {
     let (mut decoder, mut batch) = (Decoder::new(Arc::clone(&schema)), BatchBuilder::new(schema));
     for (value, field) in [(bare, "__op"), (with_fields, "__deleted")] {
         let (key, value) = (Some(records[0].key.as_bytes()), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
         let refused = decoder.decode(record, &mut Horizon::default(), &mut batch).unwrap_err();
         assert!(refused.to_string().contains(field), "{refused}");
     }
