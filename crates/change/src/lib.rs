@@ -19,6 +19,7 @@ pub mod evolution;
 pub mod form;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod left_out;
 pub mod lsn;
 pub mod malformed;
 pub mod mask;
@@ -40,6 +41,7 @@ pub use column::{Column, Unfit};
 pub use data_type::DataType;
 pub use envelope::{Decoded, Decoder, NoChange};
 pub use form::{Deletes, EnvelopeForm, Flattening, Metadata};
+pub use left_out::LeftOut;
 pub use lsn::Lsn;
 pub use malformed::{Malformed, Problem};
 pub use mask::{Mask, Masked, Secret};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use change::{BatchBuilder, ChangeBatch, Horizon, RecordRef, TableSchema};
+use change::{BatchBuilder, ChangeBatch, Horizon, Malformed, RecordRef, TableSchema, left_out::Found};
 use tokio::time::Instant;
 
 use crate::{Checkpoint, Counts, Fault, Position, TopicPartition};
@@ -73,6 +73,12 @@ impl Batch {
             old_key: raw.old_key.as_deref(),
         };
         Some((&raw.partition, record, raw.horizon))
+    }
+
+    /// The batch with what was found for rows that leave out values, each with those of `columns`.
+    pub(crate) fn with_found(&self, columns: &[usize], found: &[(usize, Found)]) -> Result<Self, Malformed> {
+        let changes = self.changes.clone().with_found(columns, found)?;
+        Ok(Self { changes, positions: self.positions.clone(), partial: self.partial.clone(), ..*self })
     }
 
     /// The batch without some of its rows.

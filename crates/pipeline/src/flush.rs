@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{Applied, Batch, Fault, Remedy, Replica, Settings};
+use crate::{Applied, Batch, Fault, ReadBack, Remedy, Replica, Settings, read_back};
 
 /// So many batches are merged at once, whatever the number of tables: each one takes memory beyond its batch's own. The
 /// others wait their turn, first come, first served.
@@ -25,11 +25,13 @@ pub(crate) struct Flight<R> {
 }
 
 /// Applies `batch` until it is durable or the table has to halt, which it does after `settings.retry_max` without success.
+/// What its events leave out and nobody has is read back from the source, where there is a connection to it.
 pub(crate) async fn fly<R: Replica>(
     table: usize,
     name: String,
     mut replica: R,
-    batch: Batch,
+    mut batch: Batch,
+    read_back: Option<Arc<dyn ReadBack>>,
     settings: Settings,
     turns: Arc<Semaphore>,
 ) -> Flight<R> {
@@ -41,11 +43,19 @@ pub(crate) async fn fly<R: Replica>(
         // given back before any pause: a table that waits for its store holds up no other
         let turn = turns.acquire().await;
         attempted = Instant::now();
-        let fault = match replica.apply(&batch).await {
-            Ok(applied) => break Ok(applied),
-            Err(fault) => fault,
-        };
+        let applied = replica.apply(&batch).await;
         drop(turn);
+        let fault = match (applied, &read_back) {
+            (Ok(Applied::Unresolved(rows)), Some(source)) => match read_back::fill(&**source, &batch, &rows).await {
+                Ok(filled) => {
+                    batch = filled;
+                    continue;
+                }
+                Err(fault) => fault,
+            },
+            (Ok(applied), _) => break Ok(applied),
+            (Err(fault), _) => fault,
+        };
         if fault.remedy == Remedy::Redo && lost_races < REDO_AT_ONCE {
             lost_races += 1;
             tracing::debug!(table = name, lost_races, "another writer was faster: {fault}");

@@ -66,7 +66,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let Some(replica) = table.replica.take() else { return Ok(()) };
         dead_letters.sync()?;
         let batch = table.seal()?;
-        flights.spawn(flush::fly(index, table.name.clone(), replica, batch, settings, Arc::clone(turns)));
+        let (name, read_back) = (table.name.clone(), table.read_back.clone());
+        flights.spawn(flush::fly(index, name, replica, batch, read_back, settings, Arc::clone(turns)));
         Ok(())
     }
 

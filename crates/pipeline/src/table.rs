@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Format, Letter, Mark,
-    Position, Read, Replica, Schemas, TopicPartition, Witness, buffer::Open, fetch::Lack, start,
+    Position, Read, ReadBack, Replica, Schemas, TopicPartition, Witness, buffer::Open, fetch::Lack, start,
 };
 
 /// No more writers than these count, and no rest is longer.
@@ -49,6 +49,8 @@ pub struct Table<R> {
     /// The epoch under which records are decoded, from the first assignment on.
     pub(crate) epoch: Option<Epoch>,
     pub(crate) format: Format,
+    /// Where values are looked up that an event left out.
+    pub(crate) read_back: Option<Arc<dyn ReadBack>>,
     /// The schema that its next record needs and that is being fetched.
     pub(crate) lack: Option<Lack>,
     decoder: Decoder,
@@ -111,6 +113,7 @@ impl<R> Table<R> {
             accept: Accept::default(),
             epoch: None,
             format: Format::default(),
+            read_back: None,
             lack: None,
             decoder: Decoder::new(Arc::clone(schema)),
             grown: None,
@@ -127,6 +130,14 @@ impl<R> Table<R> {
     #[must_use]
     pub fn reading(self, schemas: Option<Arc<dyn Schemas>>) -> Self {
         Self { format: Format::new(schemas), ..self }
+    }
+
+    /// The same table, which looks up in the source what events left out. Under a masked key no row is found, so there
+    /// it does not.
+    #[must_use]
+    pub fn reading_back(self, read_back: Option<Arc<dyn ReadBack>>) -> Self {
+        let has_plain_key = self.schema().has_plain_key();
+        Self { read_back: read_back.filter(|_| has_plain_key), ..self }
     }
 
     pub(crate) fn schema(&self) -> &Arc<TableSchema> {

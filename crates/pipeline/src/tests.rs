@@ -3,6 +3,7 @@
 mod accidents;
 mod aside;
 mod growth;
+mod read_back;
 mod schemas;
 
 use std::{

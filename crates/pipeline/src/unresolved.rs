@@ -33,6 +33,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
             table.name.clone(),
             replica,
             batch,
+            table.read_back.clone(),
             self.settings,
             Arc::clone(&self.turns),
         ));

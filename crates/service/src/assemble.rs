@@ -6,10 +6,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Result;
-use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, Schemas, Settings, StartAt, Table};
+use anyhow::{Context as _, Result};
+use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, ReadBack, Schemas, Settings, StartAt, Table};
 use registry::{Client, Registry};
 use replica_delta::{DeltaReplica, Lake};
+use source_postgres::SourceTable;
 
 use crate::config::{Config, TableConfig};
 
@@ -45,7 +46,24 @@ pub(crate) async fn table(
 ) -> Result<Table<DeltaReplica>> {
     let replica = replica(lake, config, table, group).await?;
     let schema = Arc::clone(replica.schema());
-    Ok(Table::new(&table.name, &table.topic, &schema, config.batch, table.on_error, replica).reading(schemas))
+    let read_back = read_back(config, table);
+    let assembled = Table::new(&table.name, &table.topic, &schema, config.batch, table.on_error, replica);
+    Ok(assembled.reading(schemas).reading_back(read_back))
+}
+
+/// The table in the source, where there is a connection to it.
+fn read_back(config: &Config, table: &TableConfig) -> Option<Arc<dyn ReadBack>> {
+    let SourceConfig { settings, .. } = config.source.as_ref()?;
+    let TableConfig { name, topic, source_table, .. } = table;
+    let Some((schema, table)) = source_table else {
+        tracing::warn!(
+            table = name,
+            "what events leave out is not read back: topic {topic} does not end with schema.table, and there is no source = \
+             \"schema.table\""
+        );
+        return None;
+    };
+    Some(Arc::new(SourceTable::new(settings.clone(), schema, table)))
 }
 
 pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {

@@ -60,6 +60,8 @@ pub(crate) struct TableConfig {
     pub(crate) name: String,
     pub(crate) topic: String,
     pub(crate) location: String,
+    /// Its schema and name in the source, where they are known.
+    pub(crate) source_table: Option<(String, String)>,
     pub(crate) on_error: OnError,
     pub(crate) schema: Arc<TableSchema>,
     pub(crate) layout: Layout,
@@ -399,7 +401,8 @@ impl TableSection {
         };
         let sources = match (self.source, self.sources) {
             (None, None) => None,
-            (Some(one), None) => Some(SourceTables::One(one)),
+            (Some(one), None) if one.contains('.') => Some(SourceTables::One(one)),
+            (Some(_), None) => return Err(at(&"source is the table's schema and name in the source: \"public.orders\"")),
             (None, Some(expression)) => {
                 let whole = Regex::new(&format!("^(?:{expression})$"));
                 Some(SourceTables::Matching(whole.map_err(|e| at(&format_args!("sources: {e}")))?))
@@ -659,6 +662,18 @@ mod tests {
             let problems = with(bad).unwrap_err();
             assert!(problems.0[0].starts_with(problem) && !problems.to_string().contains("SECRET"), "{problems}");
         }
+    }
+
+    #[test]
+    fn the_table_in_the_source_is_that_of_the_topic_unless_it_is_named() {
+        let table = |text: &str| Config::parse(text).map(|config| config.tables[0].source_table.clone());
+        let named = |schema: &str, table: &str| Some((schema.to_owned(), table.to_owned()));
+        assert_eq!(table(GOOD).unwrap(), named("public", "orders"));
+        assert_eq!(table(&GOOD.replace("shop.public.orders", "orders")).unwrap(), None);
+        let with = |line: &str| table(&GOOD.replace("key =", &format!("{line}\nkey =")));
+        assert_eq!(with("source = \"Sales.all.orders\"").unwrap(), named("Sales", "all.orders"));
+        assert!(with("source = \"orders\"").unwrap_err().0[0].contains("source is the table's schema and name"));
+        assert_eq!(with("sources = 'public\\.orders_.*'").unwrap(), None);
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub(crate) fn tables(args: &TableArgs, config: Option<&Config>, files: &[PathBuf
         name: "table".to_owned(),
         topic,
         location: "memory:///table".to_owned(),
+        source_table: None,
         on_error: OnError::Halt,
         schema: Arc::new(schema),
         layout: Layout::default(),

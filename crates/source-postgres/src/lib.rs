@@ -6,6 +6,8 @@
 //! docs/types.md has it; [`TablePlan`] adds the key and everything that an operator should know; and [`Draft`] writes
 //! it all down as a config with comments.
 //!
+//! [`SourceTable`] reads from a table what its events left out.
+//!
 //! What is said here about the connector was read from Debezium 3.6.1 and seen in recordings of it.
 
 mod catalog;
@@ -18,6 +20,7 @@ mod modes;
 mod patterns;
 mod plan;
 mod plans;
+mod read_back;
 mod selection;
 mod settings;
 pub mod table;
@@ -35,5 +38,6 @@ pub use error::PostgresError;
 pub use modes::{BinaryMode, DecimalMode, IntervalMode, Modes, ModesError, TimeMode};
 pub use plan::TablePlan;
 pub use plans::plans;
+pub use read_back::SourceTable;
 pub use selection::Selection;
 pub use settings::PostgresSettings;

@@ -116,7 +116,21 @@ impl Pattern {
         };
         self.layout.check(&schema).map_err(|e| at(&e))?;
         let schema = Arc::new(if self.grows { schema.growing() } else { schema });
-        let (topic, location) = (topic.to_owned(), named(&self.location));
-        Ok(TableConfig { name, topic, location, on_error: self.on_error, schema, layout: self.layout.clone() })
+        let location = named(&self.location);
+        let source_table = match &self.sources {
+            Some(SourceTables::One(name)) => name.split_once('.').map(|(schema, table)| (schema.to_owned(), table.to_owned())),
+            // of which of them a row is, nobody can tell
+            Some(SourceTables::Matching(_)) => None,
+            None => source_table(topic),
+        };
+        let (topic, layout) = (topic.to_owned(), self.layout.clone());
+        Ok(TableConfig { name, topic, location, source_table, on_error: self.on_error, schema, layout })
     }
+}
+
+/// The schema and the table of a topic that goes by the connector's names: `prefix.schema.table`.
+fn source_table(topic: &str) -> Option<(String, String)> {
+    let (rest, table) = topic.rsplit_once('.')?;
+    let (_, schema) = rest.rsplit_once('.')?;
+    Some((schema.to_owned(), table.to_owned()))
 }
