@@ -39,6 +39,8 @@ mod members;
 mod ordering;
 #[path = "stack/outages.rs"]
 mod outages;
+#[path = "stack/readback.rs"]
+mod readback;
 #[path = "stack/refusals.rs"]
 mod refusals;
 #[path = "stack/registry.rs"]
