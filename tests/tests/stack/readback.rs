@@ -34,7 +34,7 @@ fn insert(shop: &Shop, rows: std::ops::RangeInclusive<i64>) -> Result<()> {
         "insert into orders (order_id, status, note, photo, doc, tags)
          select n, 'new', r || ' \"ä\\', decode(r, 'hex'), jsonb_build_object('r', r, 'n', n), array[r, null, 'a,\"b\\', r]
          from generate_series({from}, {to}) n,
-             lateral (select string_agg(md5(random()::text || n), '') from generate_series(1, 120)) t(r) where n % 10 > 0;
+             lateral (select string_agg(md5(random()::text || m || n), '') from generate_series(1, 120) m) t(r) where n % 10 > 0;
          insert into orders (order_id, status) select n, 'new' from generate_series({from}, {to}) n where n % 10 = 0"
     ))
 }
@@ -109,7 +109,9 @@ fn rows_that_were_never_seen_are_read_back_under_load_with_key_changes_and_kills
                 rounds += 1;
                 move_some(&shop, rounds)?;
                 touch(&shop, &format!("round {rounds}"))?;
-                shop.database.execute("delete from orders where order_id % 97 = 5 and order_id > 3000000")?;
+                insert(&shop, 1_000 + 2 * rounds..=1_001 + 2 * rounds)?;
+                let one = "select order_id from orders where order_id > 0 order by random() limit 1";
+                shop.database.execute(&format!("delete from orders where order_id = ({one})"))?;
                 std::thread::sleep(Duration::from_millis(100));
             }
             Ok(rounds)
