@@ -8,6 +8,7 @@
 //! and the record's schema decides the units. Rows that a transform has flattened are read in `flat`.
 
 mod flat;
+mod source_block;
 
 use std::{cell::Cell as Slot, fmt, sync::Arc};
 
@@ -18,11 +19,11 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::{
-    BatchBuilder, EnvelopeForm, Horizon, Lsn, Malformed, Op, Order, Problem, RecordRef, TableSchema,
+    BatchBuilder, EnvelopeForm, Horizon, Malformed, Op, Order, Problem, RecordRef, TableSchema,
     batch::Origin,
     cell::{Cell, CellSeed},
     numeric::ZEROS_A_ROW,
-    order::{Place, Restart, Sequence},
+    order::{Place, Restart},
     partition,
     record_schema::RecordSchema,
     schema::Named,
@@ -456,7 +457,7 @@ impl<'de> Visitor<'de> for EnvelopeSeed<'_> {
                 }
                 EnvelopeField::Source => {
                     let source = map.next_value::<&RawValue>()?.get();
-                    match place(source) {
+                    match source_block::place(source) {
                         Ok(place) => envelope.place = place,
                         Err(problem) => {
                             *fault = Some(problem.into());
@@ -507,54 +508,6 @@ enum EnvelopeField {
     Id,
     #[serde(other)]
     Other,
-}
-
-/// The source block's part in the order; `None` where the block is null.
-fn place(source: &str) -> Result<Option<Place>, Problem> {
-    #[derive(Deserialize)]
-    struct Source<'a> {
-        #[serde(borrow, default)]
-        lsn: Option<&'a RawValue>,
-        #[serde(borrow, default)]
-        sequence: Option<&'a RawValue>,
-        #[serde(borrow, default)]
-        snapshot: Option<&'a RawValue>,
-        #[serde(borrow, default)]
-        ts_ms: Option<&'a RawValue>,
-    }
-    let source: Option<Source<'_>> =
-        serde_json::from_str(source).map_err(|_| Problem::NotAnEnvelope("its source block is not an object"))?;
-    let Some(source) = source else { return Ok(None) };
-    let lsn = source.lsn.map(|token| lsn(token.get())).transpose()?.flatten();
-    let sequence = source.sequence.map(|token| sequence(token.get())).transpose()?.flatten();
-    let incremental = source.snapshot.is_some_and(|token| token.get() == "\"incremental\"");
-    let at = source.ts_ms.and_then(|token| token.get().parse().ok());
-    Ok(Some(Place { lsn, sequence, incremental, at }))
-}
-
-/// An LSN as a JSON number, a JSON string, or null.
-fn lsn(token: &str) -> Result<Option<Lsn>, Problem> {
-    let unquoted = token.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(token);
-    match unquoted {
-        "null" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| Problem::BadLsn("lsn")),
-    }
-}
-
-/// `source.sequence`: a JSON array of two strings or nulls, itself written as a JSON string.
-fn sequence(token: &str) -> Result<Option<Sequence>, Problem> {
-    const BAD: Problem = Problem::BadLsn("sequence");
-    if token == "null" {
-        return Ok(None);
-    }
-    // a string of an array of strings of digits: the only characters to unescape are the inner quotes
-    let array = token.trim_matches('"').strip_prefix('[').and_then(|t| t.strip_suffix(']')).ok_or(BAD)?;
-    let (committed, current) = array.split_once(',').ok_or(BAD)?;
-    let number = |text: &str| {
-        let text = text.trim().trim_start_matches(['\\', '"']).trim_end_matches(['\\', '"']);
-        lsn(text).map_err(|_| BAD)
-    };
-    Ok(Some((number(committed)?, number(current)?)))
 }
 
 /// Reads a row image; `None` is JSON's null.

@@ -122,6 +122,7 @@ mod tests {
             key: Some(br#"{"id":1}"#),
             value: Some(value.as_bytes()),
             timestamp: None,
+            old_key: None,
         };
         let mut batch = BatchBuilder::new(Arc::clone(schema));
         let decoded = Decoder::new(Arc::clone(schema)).decode(record, &mut Horizon::default(), &mut batch);

@@ -5,19 +5,13 @@
 
 use std::sync::Arc;
 
-use tokio::{
-    task::{JoinError, JoinSet},
-    time::Instant,
+use tokio::task::{JoinError, JoinSet};
+
+use crate::{
+    Fault, Observer, Pipeline, Replica, Settings, Source, Table,
+    format::Schemas,
+    table::{Lack, State},
 };
-
-use crate::{Fault, Observer, Pipeline, Replica, Settings, Source, Table, format::Schemas, table::State};
-
-/// What a table waits for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lack {
-    pub(crate) id: u32,
-    pub(crate) since: Instant,
-}
 
 /// A schema was fetched for a table, or given up.
 pub(crate) struct Fetched {

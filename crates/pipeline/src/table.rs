@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     Accept, Acknowledged, Batch, BatchLimits, Checkpoint, Counts, DeadLetters, Epoch, Fault, Format, Letter, Mark,
-    Position, Read, ReadBack, Replica, Schemas, TopicPartition, Witness, buffer::Open, fetch::Lack, start,
+    Position, Read, ReadBack, Replica, Schemas, TopicPartition, Witness, buffer::Open, start,
 };
 
 /// No more writers than these count, and no rest is longer.
@@ -65,6 +65,13 @@ pub(crate) enum State {
     /// It stops as soon as what was read before the fault is durable.
     Halting(Fault),
     Halted(Fault),
+}
+
+/// A schema that a table waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lack {
+    pub(crate) id: u32,
+    pub(crate) since: Instant,
 }
 
 /// An assigned partition.

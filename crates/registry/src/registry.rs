@@ -114,7 +114,10 @@ impl Schemas for Registry {
                 Ok(()) => Ok(Reading::Json(Arc::clone(schema.record_schema()))),
                 Err(broken) => {
                     let problem = refuse(format!("it is not followed: {}", broken.what));
-                    Err(Malformed { column: broken.field, problem })
+                    Err(match broken.field {
+                        Some(field) => problem.at(&field),
+                        None => problem.into(),
+                    })
                 }
             },
             Some(Known::Unfit(why)) => Err(refuse(why.to_string()).into()),

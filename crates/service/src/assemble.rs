@@ -6,13 +6,13 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use pipeline::{Backoff, DeadLetters, LetterFile, LogOnly, ReadBack, Schemas, Settings, StartAt, Table};
 use registry::{Client, Registry};
 use replica_delta::{DeltaReplica, Lake};
 use source_postgres::SourceTable;
 
-use crate::config::{Config, TableConfig};
+use crate::config::{Config, SourceConfig, TableConfig};
 
 pub(crate) fn lake(config: &Config) -> Lake {
     Lake::new(config.store.clone().into_iter().collect())

@@ -1,7 +1,7 @@
 use arrow::{array::AsArray, datatypes::Int64Type, util::pretty::pretty_format_batches};
 
 use super::*;
-use crate::{ChangeBatch, Column, MetaColumns, Placeholder, SchemaError, Unfit};
+use crate::{ChangeBatch, Column, Lsn, MetaColumns, Placeholder, SchemaError, Unfit};
 
 fn schema(columns: &[(&str, &str)], key: &[&str]) -> Arc<TableSchema> {
     let columns = columns.iter().map(|(name, declaration)| Column::declared(name, declaration).unwrap()).collect();

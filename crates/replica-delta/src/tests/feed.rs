@@ -76,7 +76,7 @@ fn without_row(schema: &Arc<TableSchema>, op: &str, lsn: u64, key: Option<&str>)
     let (mut decoder, mut builder) = (Decoder::new(Arc::clone(schema)), BatchBuilder::new(Arc::clone(schema)));
     let value = format!(r#"{{"op":"{op}","after":null,"source":{{"lsn":{lsn}}}}}"#);
     let (key, value) = (key.map(str::as_bytes), Some(value.as_bytes()));
-    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None };
+    let record = RecordRef { partition: 0, offset: 0, key, value, timestamp: None, old_key: None };
     decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
     Batch::new(builder.finish().unwrap(), Checkpoint::new())
 }

@@ -19,7 +19,7 @@ fn deletes(schema: &Arc<TableSchema>, offset: i64, keys: &[(u64, &str)]) -> Batc
     for (lsn, key) in keys {
         let value = format!(r#"{{"op":"d","after":null,"source":{{"lsn":{lsn}}}}}"#);
         let (key, value) = (Some(key.as_bytes()), Some(value.as_bytes()));
-        let record = RecordRef { partition: 0, offset, key, value, timestamp: None };
+        let record = RecordRef { partition: 0, offset, key, value, timestamp: None, old_key: None };
         decoder.decode(record, &mut Horizon::default(), &mut builder).unwrap();
     }
     let position = Position { offset, ..Position::default() };

@@ -118,7 +118,9 @@ impl Pattern {
         let schema = Arc::new(if self.grows { schema.growing() } else { schema });
         let location = named(&self.location);
         let source_table = match &self.sources {
-            Some(SourceTables::One(name)) => name.split_once('.').map(|(schema, table)| (schema.to_owned(), table.to_owned())),
+            Some(SourceTables::One(name)) => {
+                name.split_once('.').map(|(schema, table)| (schema.to_owned(), table.to_owned()))
+            }
             // of which of them a row is, nobody can tell
             Some(SourceTables::Matching(_)) => None,
             None => source_table(topic),

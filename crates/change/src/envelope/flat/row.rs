@@ -5,7 +5,10 @@ use std::{cell::Cell as Slot, fmt};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::super::{Decoder, lsn, parse, sequence};
+use super::super::{
+    Decoder, parse,
+    source_block::{lsn, sequence},
+};
 use crate::{
     Flattening, Malformed, Metadata, Op, Problem, cell::Cell, numeric::ZEROS_A_ROW, order::Place, schema::Named,
 };
