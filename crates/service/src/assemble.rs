@@ -51,19 +51,27 @@ pub(crate) async fn table(
     Ok(assembled.reading(schemas).reading_back(read_back))
 }
 
-/// The table in the source, where there is a connection to it.
+/// The table in the source, where there is a connection to it; or why it is not known which one it is.
+pub(crate) fn source_table(config: &Config, table: &TableConfig) -> Result<Option<SourceTable>, String> {
+    let Some(SourceConfig { settings, .. }) = &config.source else { return Ok(None) };
+    match &table.source_table {
+        Some((schema, name)) => Ok(Some(SourceTable::new(settings.clone(), schema, name))),
+        None => Err(format!(
+            "what events leave out is not read back: topic {} does not end with schema.table, and there is no source = \
+             \"schema.table\"",
+            table.topic
+        )),
+    }
+}
+
 fn read_back(config: &Config, table: &TableConfig) -> Option<Arc<dyn ReadBack>> {
-    let SourceConfig { settings, .. } = config.source.as_ref()?;
-    let TableConfig { name, topic, source_table, .. } = table;
-    let Some((schema, table)) = source_table else {
-        tracing::warn!(
-            table = name,
-            "what events leave out is not read back: topic {topic} does not end with schema.table, and there is no source = \
-             \"schema.table\""
-        );
-        return None;
-    };
-    Some(Arc::new(SourceTable::new(settings.clone(), schema, table)))
+    match source_table(config, table) {
+        Ok(source) => source.map(|source| Arc::new(source) as _),
+        Err(why) => {
+            tracing::warn!(table = table.name, "{why}");
+            None
+        }
+    }
 }
 
 pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {

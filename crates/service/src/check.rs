@@ -34,6 +34,7 @@ pub(crate) async fn check(args: CheckArgs) -> Result<ExitCode> {
                 None => problems.push("[kafka] is missing: add bootstrap_servers".to_owned()),
             }
             schemas(&config, &mut problems).await;
+            read_back(&config, &mut problems).await;
             source(&config, &mut problems).await;
             tables(&config, &mut problems).await;
         }
@@ -61,6 +62,21 @@ fn topics(kafka: &KafkaSettings, config: &Config, problems: &mut Vec<String>) {
             }
         }
         Err(fault) => problems.push(fault.message),
+    }
+}
+
+/// The source's tables, where what events leave out would be looked for.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+async fn read_back(config: &Config, problems: &mut Vec<String>) {
+    for table in &config.tables {
+        match assemble::source_table(config, table) {
+            Ok(None) => {}
+            Ok(Some(source)) => match source.probe(&table.schema).await {
+                Ok(()) => println!("table {}: what events leave out can be read from the source", table.name),
+                Err(fault) => problems.push(format!("table {}: {}", table.name, fault.message)),
+            },
+            Err(why) => println!("table {}: {why}", table.name),
+        }
     }
 }
 

@@ -36,6 +36,15 @@ impl SourceTable {
         Self { settings, schema: schema.to_owned(), name: name.to_owned() }
     }
 
+    /// Makes sure that rows can be looked for by their keys.
+    ///
+    /// # Errors
+    /// What a read would fail with.
+    pub async fn probe(&self, table: &TableSchema) -> Result<(), Fault> {
+        let nowhere = vec![None; table.key().len()];
+        self.rows(table, &LeftOut { columns: Vec::new(), keys: vec![nowhere], newest: Lsn::default() }).await.map(drop)
+    }
+
     async fn rows(&self, table: &TableSchema, left_out: &LeftOut) -> Result<Vec<Option<Found>>, Fault> {
         let mut client = connect(&self.settings).await.map_err(|error| self.cannot_connect(&error))?;
         let transaction = client.build_transaction().read_only(true).start().await.map_err(|e| self.fault(&e))?;
