@@ -41,14 +41,19 @@ impl Found {
         let plans = catalog::plans(config).await?;
         for topic in undescribed {
             let Some(pattern) = config.patterns.iter().find(|pattern| pattern.is_for(&topic)) else { continue };
-            let described = match &plans {
+            let plan = plans.as_ref().map(|plans| plans.get(&topic));
+            let described = match plan {
                 None => Err(UNDESCRIBED.to_owned()),
-                Some(plans) => plans.get(&topic).map_or_else(
-                    || Err("the connector of [source] captures no table with this topic".to_owned()),
-                    catalog::describe,
-                ),
+                Some(None) => Err("the connector of [source] captures no table with this topic".to_owned()),
+                Some(Some(plan)) => catalog::describe(plan),
             };
-            let table = described.and_then(|described| pattern.table(&topic, Some(described)));
+            let table = described.and_then(|described| pattern.table(&topic, Some(described))).map(|mut table| {
+                // a topic's name is not always that of its table
+                if let Some(plan) = plan.flatten().filter(|_| !pattern.names_sources()) {
+                    table.source_table = Some((plan.schema.clone(), plan.table.clone()));
+                }
+                table
+            });
             self.add(table, &topic, &config.tables);
         }
         Ok(())

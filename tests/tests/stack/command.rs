@@ -60,7 +60,7 @@ pub(crate) fn under<S: AsRef<OsStr>>(wrapper: &[&str], args: impl IntoIterator<I
 impl Said {
     /// Insists on status 0.
     pub(crate) fn success(self) -> Result<Self> {
-        ensure!(self.status.success(), "{}: {}", self.status, self.stderr);
+        ensure!(self.status.success(), "{}: {}\n{}", self.status, self.stdout, self.stderr);
         Ok(self)
     }
 

@@ -86,6 +86,11 @@ impl Pattern {
         self.key.is_none() || self.columns.is_none()
     }
 
+    /// Whether it says of which tables of the source its rows are.
+    pub(crate) fn names_sources(&self) -> bool {
+        self.sources.is_some()
+    }
+
     /// The table of `topic`, of which a record says the rest.
     pub(crate) fn table(&self, topic: &str, described: Option<Described>) -> Result<TableConfig, String> {
         let named = |template: &str| match &self.topics {

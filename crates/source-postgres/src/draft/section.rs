@@ -63,6 +63,10 @@ fn body(plan: &TablePlan, place: &Place, modes: &Modes) -> String {
     let mut body = "[[table]]\n".to_owned();
     body += &entry("name", place.name.as_str());
     body += &entry("topic", place.topic.as_str());
+    // a topic's last two parts are taken for the table
+    if plan.table.contains('.') || !place.topic.ends_with(&format!(".{}.{}", plan.schema, plan.table)) {
+        body += &entry("source", format!("{}.{}", plan.schema, plan.table));
+    }
     body += &entry("location", place.location.as_str());
     body += &entry("key", key);
     if let Some(comment) = plan.comment.as_deref().filter(|comment| is_written(comment)) {

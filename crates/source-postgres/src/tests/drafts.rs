@@ -117,6 +117,7 @@ fn any_name_and_comment_is_read_back_as_it_was() {
     assert_eq!(table["comment"].as_str(), Some(TEXT));
     assert_eq!(table["name"].as_str(), Some("My \"Table\"\n."));
     assert_eq!(table["topic"].as_str(), Some("shop.my_schema.My__Table__."));
+    assert_eq!(table["source"].as_str(), Some("my schema.My \"Table\"\n."));
     assert_eq!(table["location"].as_str(), Some("s3://bucket/lake/my_schema/My__Table__."));
 }
 
