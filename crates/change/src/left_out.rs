@@ -93,7 +93,7 @@ impl ChangeBatch {
         for (value, (row, tokens)) in found.iter().enumerate() {
             let mut cells = vec![Cell::Null; self.schema.columns().len()];
             for (&column, token) in columns.iter().zip(tokens) {
-                cells[column] = read(&self.schema.columns()[column], token)?;
+                cells[column] = read(&self.schema.columns()[column], token, Wire::Base64)?;
             }
             values.push(&cells, Origin { order: Order::default(), deleted: false, partition: 0, offset: 0 });
             pairs.push((*row, value));
@@ -104,13 +104,27 @@ impl ChangeBatch {
     }
 }
 
-/// Reads a value that was found, and hides it where the column has a mask.
-fn read<'a>(column: &Column, token: &'a str) -> Result<Cell<'a>, Malformed> {
+/// The form of values that the source wrote by itself.
+fn plain(data_type: &DataType, bytes: Wire) -> Option<Wire> {
+    match data_type {
+        DataType::Binary => Some(bytes),
+        DataType::Decimal { .. }
+        | DataType::Numeric { .. }
+        | DataType::Date
+        | DataType::Time
+        | DataType::TimestampNtz => Some(Wire::Text),
+        DataType::Array(element) => plain(element, bytes),
+        _ => None,
+    }
+}
+
+/// Reads a value that was found, whose bytes are in this form, and hides it where the column has a mask.
+pub(crate) fn read<'a>(column: &Column, token: &'a str, bytes: Wire) -> Result<Cell<'a>, Malformed> {
     let (mut fault, zeros) = (None, Slot::new(ZEROS_A_ROW));
     let seed = CellSeed {
         column,
         data_type: column.source_type(),
-        wire: (*column.source_type() == DataType::Binary).then_some(Wire::Base64),
+        wire: plain(column.source_type(), bytes),
         seen: &Slot::default(),
         placeholder: None,
         unfit: Unfit::Refuse,

@@ -4,7 +4,8 @@
 //! among the events of its key, [`cell`] turns each JSON value into the column's exact value, a
 //! [`mask`] takes its place where the [`column`] has one, and [`batch`] collects the rows as Arrow arrays of the table's
 //! [`schema`], which [`evolution`] lets grow with the source's. [`model`] says in about a hundred lines what a replica must
-//! do with those events; everything else in Highwater is measured against it.
+//! do with those events; everything else in Highwater is measured against it. [`comparable`] writes stored values as the
+//! source's SQL does.
 //!
 //! Nothing here does I/O, and nothing panics on input.
 
@@ -12,6 +13,7 @@ pub mod batch;
 pub mod canonical;
 pub mod cell;
 pub mod column;
+pub mod comparable;
 pub mod data_type;
 pub mod decimal;
 pub mod envelope;
@@ -32,12 +34,14 @@ pub mod placeholder;
 pub mod record;
 pub mod record_schema;
 pub mod schema;
+pub mod source_row;
 pub mod source_tables;
 pub mod time;
 pub mod wire;
 
 pub use batch::{BatchBuilder, ChangeBatch, Moved};
 pub use column::{Column, Unfit};
+pub use comparable::Comparable;
 pub use data_type::DataType;
 pub use envelope::{Decoded, Decoder, NoChange};
 pub use form::{Deletes, EnvelopeForm, Flattening, Metadata};
@@ -51,4 +55,5 @@ pub use placeholder::Placeholder;
 pub use record::RecordRef;
 pub use record_schema::Described;
 pub use schema::{MetaColumns, SchemaError, TableSchema};
+pub use source_row::SourceRow;
 pub use source_tables::SourceTables;

@@ -31,6 +31,12 @@ impl Lsn {
     pub fn just_below(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
+
+    /// The address one byte later: above this change and below every later one.
+    #[must_use]
+    pub fn just_above(self) -> Self {
+        Self((self.0 + 1).min(i64::MAX.cast_unsigned()))
+    }
 }
 
 impl TryFrom<u64> for Lsn {

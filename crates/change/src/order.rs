@@ -26,6 +26,13 @@ impl Order {
         let offset = u64::try_from(offset).ok()?;
         Some(Self { anchor: Lsn::try_from(offset + 1).ok()?, lsn })
     }
+
+    /// The order of what was found out about a row beside its events: above the one that it has, and below that of every
+    /// event that is still to come.
+    #[must_use]
+    pub fn just_above(self) -> Self {
+        Self { lsn: self.lsn.just_above(), ..self }
+    }
 }
 
 impl std::fmt::Display for Order {
