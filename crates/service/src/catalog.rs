@@ -114,6 +114,7 @@ mod tests {
             has_default: false,
             generated: false,
             toastable: false,
+            by_bytes: false,
             comment: None,
         }
     }

@@ -83,6 +83,7 @@ mod tests {
             has_default: true,
             generated: false,
             toastable: base == "text",
+            by_bytes: false,
             comment: Some("a\ncomment".to_owned()),
         }
     }

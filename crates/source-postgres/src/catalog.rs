@@ -162,6 +162,7 @@ fn column(row: &Row) -> Answer<Column> {
         has_default: row.try_get("has_default")?,
         generated: row.try_get("generated")?,
         toastable: row.try_get("toastable")?,
+        by_bytes: row.try_get("by_bytes")?,
         comment: row.try_get("comment")?,
     })
 }

@@ -6,13 +6,17 @@
 //! docs/types.md has it; [`TablePlan`] adds the key and everything that an operator should know; and [`Draft`] writes
 //! it all down as a config with comments.
 //!
-//! [`SourceTable`] reads from a table what its events left out.
+//! [`SourceTable`] reads from a table what its events left out. [`SourceView`] says what a [`ComparedTable`] held at one
+//! moment, range by range; [`Delivery`], how far the connector has come.
 //!
 //! What is said here about the connector was read from Debezium 3.6.1 and seen in recordings of it.
 
 mod catalog;
+mod comparable;
+mod compared;
 mod connect;
 mod declare;
+mod delivery;
 mod draft;
 mod error;
 mod key;
@@ -29,10 +33,13 @@ mod tests;
 mod tls;
 mod toast;
 mod topic;
+mod view;
 
 pub use catalog::Catalog;
+pub use compared::{ComparedColumn, ComparedTable, Key, KeyOrder, LeftOutColumn};
 pub use connect::connect;
 pub use declare::{ColumnPlan, Sent, columns};
+pub use delivery::{Delivery, SlotPlace};
 pub use draft::{Draft, Drafted};
 pub use error::PostgresError;
 pub use modes::{BinaryMode, DecimalMode, IntervalMode, Modes, ModesError, TimeMode};
@@ -41,3 +48,4 @@ pub use plans::plans;
 pub use read_back::SourceTable;
 pub use selection::Selection;
 pub use settings::PostgresSettings;
+pub use view::{KeyRange, QueryLimits, SourceView, compared_table};

@@ -31,6 +31,8 @@ pub struct Modes {
     pub placeholder: Option<String>,
     /// `topic.prefix`
     pub topic_prefix: Option<String>,
+    /// `slot.name`, where it is set.
+    pub slot: Option<String>,
     /// `topic.delimiter`, where it is set.
     pub topic_delimiter: Option<String>,
     /// Whether its values are written by another converter than that for JSON.

@@ -11,7 +11,7 @@ use change::{Column, DataType, LeftOut, Lsn, TableSchema, left_out::Found};
 use pipeline::{Fault, ReadBack, read_back::Answer};
 use tokio_postgres::{Row, Transaction, error::SqlState, types::ToSql};
 
-use crate::{PostgresError, PostgresSettings, connect};
+use crate::{PostgresError, PostgresSettings, comparable::quoted, connect};
 
 /// So many rows are asked for at once.
 const ROWS: usize = 500;
@@ -218,17 +218,12 @@ impl Query {
     }
 }
 
-/// An identifier, whatever characters it has.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 fn null() -> String {
     "null".to_owned()
 }
 
 /// A JSON object without blanks between its parts, as the connector writes an hstore.
-fn compact(json: &str) -> Option<String> {
+pub(crate) fn compact(json: &str) -> Option<String> {
     serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(json)
         .ok()
         .map(|map| serde_json::Value::Object(map).to_string())

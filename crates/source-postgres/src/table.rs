@@ -43,6 +43,8 @@ pub struct Column {
     pub generated: bool,
     /// Whether its values can be stored out of line (`attstorage` is not `p`).
     pub toastable: bool,
+    /// Whether its collation orders texts by their bytes.
+    pub by_bytes: bool,
     /// Its `COMMENT`.
     pub comment: Option<String>,
 }

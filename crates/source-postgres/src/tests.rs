@@ -69,6 +69,7 @@ fn column(name: &str, sql: &str) -> Column {
         generated: false,
         toastable: array.is_some()
             || matches!(name_of_type, "text" | "varchar" | "jsonb" | "bytea" | "numeric" | "bit"),
+        by_bytes: false,
         comment: None,
     }
 }

@@ -96,6 +96,7 @@ impl Options {
             money_digits: self.number("money.fraction.digits", "a small number")?,
             placeholder: placeholder.filter(|text| text.parse() != Ok(Placeholder::default())),
             topic_prefix: self.known("topic.prefix")?,
+            slot: self.known("slot.name")?,
             topic_delimiter: self.known("topic.delimiter")?,
             is_other_than_json: self.text("value.converter").is_some_and(|class| !class.ends_with(".JsonConverter")),
             unwraps: self.unwraps(),
