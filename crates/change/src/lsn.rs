@@ -25,6 +25,9 @@ impl Lsn {
         self.0.cast_signed()
     }
 
+    /// The greatest one.
+    pub const MAX: Self = Self(i64::MAX.cast_unsigned());
+
     /// The address one byte earlier. Row changes are 8-byte aligned, so it stands below this change and above
     /// every earlier one.
     #[must_use]
@@ -35,7 +38,7 @@ impl Lsn {
     /// The address one byte later: above this change and below every later one.
     #[must_use]
     pub fn just_above(self) -> Self {
-        Self((self.0 + 1).min(i64::MAX.cast_unsigned()))
+        Self((self.0 + 1).min(Self::MAX.0))
     }
 }
 

@@ -193,6 +193,34 @@ impl DeltaReplica {
         &self.declared
     }
 
+    /// The columns of the table that hold values of the source, each with its position there.
+    #[must_use]
+    pub fn source_columns(&self) -> Vec<(usize, Column)> {
+        let stored = self.stored.columns().iter().enumerate();
+        let of_source = stored.filter_map(|(position, stored)| {
+            let mut known = self.declared.source_columns().filter(|column| column.name == stored.name);
+            match known.next() {
+                Some(known) => Some((position, Column { unfit: known.unfit, ..stored.clone() })),
+                // a companion, or a column that came by growth
+                None if self.declared.columns().iter().any(|column| column.name == stored.name) => None,
+                None => Some((position, stored.clone())),
+            }
+        });
+        of_source.collect()
+    }
+
+    /// The columns that the table has in its newest known version.
+    #[must_use]
+    pub fn stored(&self) -> &Arc<TableSchema> {
+        &self.stored
+    }
+
+    /// What an event of a key that is not stored has to be above.
+    #[must_use]
+    pub fn floor(&self) -> Order {
+        self.floor
+    }
+
     /// The newest known version, for queries.
     ///
     /// # Errors

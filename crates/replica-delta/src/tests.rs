@@ -8,6 +8,7 @@ mod layout;
 mod moved;
 mod partitions;
 mod vectors;
+mod view;
 
 use std::sync::Arc;
 
