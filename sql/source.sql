@@ -16,6 +16,10 @@ exception when duplicate_object then
 end
 $$;
 
+-- Lets `highwater reconcile`, which logs in with it too, see how far the server has sent its WAL: where nothing changes, nothing
+-- else tells that everything has arrived.
+grant pg_read_all_stats to cdc;
+
 create table public.orders (
   order_id    bigint primary key,
   customer_id bigint,

@@ -131,6 +131,11 @@ impl Highwater {
         self.program(&["run"]).start()
     }
 
+    /// Starts another command that goes on until it is stopped.
+    pub fn start(&self, command: &[&str]) -> Result<Process> {
+        self.program(command).start()
+    }
+
     /// Runs a command to its end, whatever its status.
     pub fn output(&self, command: &[&str]) -> Result<Output> {
         let program = self.program(command);

@@ -41,6 +41,8 @@ mod ordering;
 mod outages;
 #[path = "stack/readback.rs"]
 mod readback;
+#[path = "stack/reconcile.rs"]
+mod reconcile;
 #[path = "stack/refusals.rs"]
 mod refusals;
 #[path = "stack/registry.rs"]

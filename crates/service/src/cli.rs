@@ -40,6 +40,12 @@ pub(crate) enum Command {
     DeadLetters(DeadLettersArgs),
     /// Queries the replicas: each table, and <table>_current without its soft-deleted rows.
     Sql(SqlArgs),
+    /// Compares replicas with their sources, row by row through hashes, and names the rows that differ. Exit status: 0 equal,
+    /// 1 drift, 2 could not compare.
+    Reconcile(ReconcileArgs),
+    /// Gives replicas the source's rows where they differ, under the guard. Without --apply it only says which ones. Exit status
+    /// as of reconcile, before the repair.
+    Repair(RepairArgs),
     /// Says what an event is and what the replica would do with it, and why.
     Explain(ExplainArgs),
     /// Applies recorded messages, without a broker.
@@ -189,6 +195,86 @@ pub(crate) struct SqlArgs {
     pub(crate) print: Print,
     /// The query, in DataFusion's SQL.
     pub(crate) query: String,
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+pub(crate) struct ReconcileArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    /// Only these tables.
+    #[arg(value_name = "TABLE")]
+    pub(crate) tables: Vec<String>,
+    /// Only keys after this one. A key of several columns is a JSON array of texts.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub(crate) after: Option<String>,
+    /// Only keys up to this one.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub(crate) up_to: Option<String>,
+    /// Only a random share of the ranges, in percent.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(crate) sample: Option<u8>,
+    /// Rows a range, which is what one query reads.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) range_rows: u64,
+    /// Connections that query the source at once.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) connections: u8,
+    /// Milliseconds between two queries of a connection.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub(crate) pause: u64,
+    /// The longest that a query may take, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) statement_time: u64,
+    /// How long to wait for the replica, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) wait: u64,
+    /// Where nothing tells that Kafka has what the source's server sent (an idle source): wait so many seconds for it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) grace: u64,
+    /// How often rows that differ, or change meanwhile, are looked at again.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) looks: u32,
+    /// How many rows that differ are named.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: usize,
+    /// Go over the tables again and again until it is stopped, a part at a time, and print what differs. --pause bounds the load.
+    #[arg(long, conflicts_with_all = ["after", "up_to", "sample"])]
+    pub(crate) continuous: bool,
+    /// With --continuous: ranges that are compared as of one moment.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) part_ranges: usize,
+    /// With --continuous: keep in this file, as JSON, up to which LSN each table is known to be equal.
+    #[arg(long, value_name = "FILE", requires = "continuous")]
+    pub(crate) state: Option<PathBuf>,
+    /// Repair the rows that differ, as repair --apply does.
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Append each row that was repaired to this file, as a JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Write a message into the source's WAL, so that the slot of an idle source moves. The connector sends it to the topic
+    /// <prefix>.message, which has to be there.
+    #[arg(long)]
+    pub(crate) announce: bool,
+    /// Print the values that differ, too.
+    #[arg(long)]
+    pub(crate) show_values: bool,
+    /// Print the query by which a person can check the totals with psql.
+    #[arg(long)]
+    pub(crate) show_sql: bool,
+    /// One JSON object a table.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// Do it.
+    #[arg(long)]
+    pub(crate) apply: bool,
+    #[command(flatten)]
+    pub(crate) compare: ReconcileArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

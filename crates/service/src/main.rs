@@ -14,6 +14,7 @@ mod init;
 mod logging;
 mod print;
 mod progress;
+mod reconcile;
 mod recorded;
 mod run;
 mod shape;
@@ -42,10 +43,12 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(async {
         match cli.command {
             Command::Init(args) => init::init(args).await,
-            Command::Run(args) => run::run(args).await,
+            Command::Run(args) => Box::pin(run::run(args)).await,
             Command::Replay(args) => run::replay(args).await,
             Command::DeadLetters(args) => dead_letters::dead_letters(args).await,
             Command::Sql(args) => sql::sql(args).await,
+            Command::Reconcile(args) => reconcile::reconcile(args).await,
+            Command::Repair(args) => reconcile::repair(args).await,
             Command::Explain(args) => explain::explain(args).await,
             Command::Simulate(args) => simulate::simulate(args).await,
             Command::Check(args) => check::check(args).await,

@@ -11,6 +11,10 @@ pub(crate) struct SourceConfig {
     pub(crate) settings: PostgresSettings,
     /// The connector's modes, where its config is given: without them the catalog does not say how values are written.
     pub(crate) modes: Option<Modes>,
+    /// The primary, where the other one is a standby.
+    pub(crate) primary: Option<PostgresSettings>,
+    /// The connector's replication slot.
+    pub(crate) slot: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -18,19 +22,27 @@ pub(crate) struct SourceConfig {
 pub(super) struct SourceSection {
     url: String,
     connector: Option<String>,
+    primary: Option<String>,
+    slot: Option<String>,
 }
 
 impl SourceSection {
     pub(super) fn check(self, problems: &mut Vec<String>) -> Option<SourceConfig> {
-        let Self { url, connector } = self;
+        let Self { url, connector, primary, slot } = self;
         let settings = url.parse().map_err(|error| format!("[source]: {error}"));
+        let primary = primary.map(|url| url.parse().map_err(|error| format!("[source] primary: {error}"))).transpose();
         let modes = connector.map(|path| match read_connector(Path::new(&path)) {
             Ok(Modes { topic_prefix: None, .. }) => Err(format!("[source]: {path}: it has no topic.prefix")),
             modes => modes.map_err(|e| format!("[source]: {e}")),
         });
-        match (settings, modes.transpose()) {
-            (Ok(settings), Ok(modes)) => return Some(SourceConfig { settings, modes }),
-            (settings, modes) => problems.extend(settings.err().into_iter().chain(modes.err())),
+        match (settings, modes.transpose(), primary) {
+            (Ok(settings), Ok(modes), Ok(primary)) => {
+                let slot = slot.or_else(|| modes.as_ref()?.slot.clone());
+                return Some(SourceConfig { settings, modes, primary, slot });
+            }
+            (settings, modes, primary) => {
+                problems.extend(settings.err().into_iter().chain(modes.err()).chain(primary.err()));
+            }
         }
         None
     }
@@ -72,6 +84,10 @@ mod tests {
             ),
             ("uri = \"postgres://reader:SECRET@db/shop\"", "[source]: unknown field `uri`"),
             ("", "[source]: missing field `url`"),
+            (
+                "url = \"postgres://db/shop\"\nprimary = \"reader:SECRET@db\"",
+                "[source] primary: the source's URL: it does not begin with postgres://",
+            ),
             ("url = \"postgres://db/shop\"\nconnector = \"nowhere.json\"", "[source]: cannot read nowhere.json: "),
         ] {
             let problems = with(&format!("[source]\n{section}")).unwrap_err();

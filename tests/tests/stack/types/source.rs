@@ -14,7 +14,7 @@ use highwater_tests::highwater::Highwater;
 use highwater_tests::postgres::Database;
 use highwater_tests::process::Process;
 use highwater_tests::shop::wait;
-use highwater_tests::stack::{Stack, repository_file};
+use highwater_tests::stack::{HOST, Stack, repository_file};
 use postgres::{Client, SimpleQueryMessage};
 use serde_json::Value;
 
@@ -143,6 +143,26 @@ impl Source {
         self.database
             .execute(&format!("update types set ({names}) = row({staged}) from staged where staged.id = types.id"))?;
         self.expect(rows.len())
+    }
+
+    /// Lets `reconcile` reach the table, beside the connector of a mode.
+    pub(crate) fn let_in(&self, highwater: &Highwater, mode: Mode) -> Result<()> {
+        let (port, database, slot) =
+            (self.database.port, &self.database.name, format!("{}_{}", self.name, mode.name()));
+        let url = format!("postgres://cdc:cdc@{HOST}:{port}/{database}");
+        highwater.change("[batch]", &format!("[source]\nurl = \"{url}\"\nslot = \"{slot}\"\n\n[batch]"))
+    }
+
+    /// Gives cells other values, of which the connectors are not told.
+    pub(crate) fn change_unseen<'a>(&self, cells: impl Iterator<Item = (i64, &'a Column, String)>) -> Result<()> {
+        self.database.execute("alter publication shop_pub drop table types")?;
+        let mut client = self.database.client()?;
+        for (id, column, value) in cells {
+            let Column { name, postgres, .. } = column;
+            let cast = format!("update types set {name} = $1::text::{postgres} where id = {id}");
+            client.execute(cast.replace("serial", "int").as_str(), &[&value]).with_context(|| cast.clone())?;
+        }
+        self.database.execute("alter publication shop_pub add table types")
     }
 
     /// Deletes all rows.
