@@ -104,7 +104,10 @@ fn scalar(value: &str, base: &BaseType, data_type: &DataType) -> String {
             let parts = ["year", "month", "day", "hour", "minute", "second"].map(part).join(", ");
             format!("case when {value} is not null then format('P%sY%sM%sDT%sH%sM%sS', {parts}) end")
         }
-        (DataType::Json, Some("point")) => format!("encode(float8send({value}[0]) || float8send({value}[1]), 'hex')"),
+        (DataType::Json, Some("point")) => {
+            let coordinate = |part: u8| float(&format!("{value}[{part}]"), "float8");
+            format!("({}) || ({})", coordinate(0), coordinate(1))
+        }
         (DataType::Hstore, _) => {
             let each = format!("{}.each({value}) as p(k, v)", quoted(&base.schema));
             let pairs = "string_agg(quote_nullable(k) || ',' || quote_nullable(v), ',' order by k collate \"C\")";

@@ -38,8 +38,12 @@ pub struct SourceView {
     statement: Duration,
 }
 
-const HERE: &str = "select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() \
-                    else pg_current_wal_insert_lsn() end) - '0/0'::pg_lsn)::text";
+/// What the transaction sees was committed before. An address just behind the header of a page of WAL (24 bytes, and 40 at
+/// the beginning of a segment) is that of its beginning: nothing is written there yet, so nothing is ever sent up to there.
+const HERE: &str = "select (case when at % block = 24 or at % segment = 40 then at - at % block else at end)::text \
+    from (select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end) \
+            - '0/0'::pg_lsn as at, current_setting('wal_block_size')::numeric as block, \
+          pg_size_bytes(current_setting('wal_segment_size')) as segment) as here";
 
 /// Reads the table from the catalog, as it is compared with a replica of these columns, each with its position there, and
 /// of a key at these positions.
@@ -100,7 +104,6 @@ impl SourceView {
             client.batch_execute(&settings).await.map_err(answer)?;
             clients.push(client);
         }
-        // what this transaction sees was committed before
         let row = clients[0].query_one(HERE, &[]).await.map_err(answer)?;
         let lsn: Option<String> = row.try_get(0).map_err(answer)?;
         let lsn = lsn.and_then(|lsn| lsn.parse().ok());
