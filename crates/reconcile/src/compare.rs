@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use change::{Lsn, comparable::Digest};
@@ -18,6 +18,7 @@ use source_postgres::{ComparedTable, Key, KeyOrder, KeyRange, PostgresSettings, 
 use crate::{
     CatchUp, Report,
     fold::fold,
+    report::Took,
     settle::{self, Open, Seen},
 };
 
@@ -88,21 +89,28 @@ impl Reconciliation {
     /// # Errors
     /// A fault that says why nothing can be said.
     pub async fn compare(&mut self, scope: &Scope, step: &mut (dyn FnMut(Step) + Send)) -> Result<Report, Fault> {
+        let mut took = Took::default();
+        let mut clock = Instant::now();
+        let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed();
         let source = self.look().await?;
         step(Step::Waiting(source.lsn()));
         let replica = self.arrived(source.lsn()).await?;
+        took.waiting = lap();
         let KeyRange { after, up_to } = &scope.range;
         let cut = Cut { lsn: source.lsn(), rows: self.limits.range_rows, ranges: scope.ranges };
         let ranges = replica.ranges(after.as_ref(), up_to.as_ref(), cut, |rows| step(Step::Read(rows)));
         let ranges = between(scope, ranges.await?);
         let end = ranges.last().and_then(|(range, _)| range.up_to.clone()).filter(|end| Some(end) != up_to.as_ref());
+        took.replica = lap();
         let taken = sample(scope, ranges);
         step(Step::Comparing { rows: taken.iter().map(|(_, range)| range.digest.rows).sum() });
         let digests = self.digests(&source, &taken, step).await?;
+        took.source = lap();
 
         let differing = taken.iter().zip(&digests).filter(|((_, range), digest)| range.digest != **digest);
         let differing: Vec<_> = differing.map(|(range, _)| range).collect();
         let (mut open, is_cut) = candidates(&source, &replica, &differing, self.limits.named).await?;
+        took.narrowing = lap();
         let moved: Vec<&Key> = taken.iter().flat_map(|(_, range)| &range.moved).collect();
         open.extend(moved.iter().map(|&key| (key.clone(), None)));
 
@@ -119,6 +127,7 @@ impl Reconciliation {
             has_more: false,
             unsettled: 0,
             left_out: self.table.left_out().to_vec(),
+            took,
         };
         // or the source would keep old rows for it until the end
         drop(source);
@@ -126,6 +135,7 @@ impl Reconciliation {
         (report.looks, report.drift, report.has_more) = (settled.looks, settled.drift, settled.has_more);
         report.has_more |= is_cut;
         report.unsettled = settled.unsettled;
+        report.took.settling = lap();
         Ok(report)
     }
 

@@ -1,5 +1,7 @@
 //! [`Report`]: what a comparison found.
 
+use std::time::Duration;
+
 use change::{Lsn, Order, comparable::Digest};
 use source_postgres::{Key, LeftOutColumn};
 
@@ -31,6 +33,23 @@ pub struct Report {
     pub unsettled: usize,
     /// The columns that were not compared.
     pub left_out: Vec<LeftOutColumn>,
+    /// How long each part took.
+    pub took: Took,
+}
+
+/// How long the parts of a comparison took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Took {
+    /// Waiting for the replica at first.
+    pub waiting: Duration,
+    /// Hashing the replica.
+    pub replica: Duration,
+    /// Hashing the source, with the pauses.
+    pub source: Duration,
+    /// Finding the rows in which ranges differ, on both sides.
+    pub narrowing: Duration,
+    /// Looking again at rows, with the waits for the replica.
+    pub settling: Duration,
 }
 
 /// A row that differs.

@@ -11,6 +11,7 @@ use highwater_tests::stack::shared;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::reconcile::equal;
 use crate::verdict::{figures, verdict};
 
 const KILLS: u32 = 10;
@@ -83,6 +84,7 @@ fn ten_kills_of_highwater_under_load_lose_and_double_nothing() -> Result<()> {
     ensure!(replay.rows_changed == 0 && highwater.version() == version, "{replay:?}");
     let more = format!("seed={seed} kills={KILLS} killed_after_commits={moved} changes={changes} replay_changed=0");
     verdict("kills of highwater", &shop, &highwater, watch, &more)?;
+    equal(&shop, &highwater)?;
     Ok(())
 }
 
@@ -120,6 +122,7 @@ fn kills_of_connect_under_load_re_deliver_and_the_replica_is_right() -> Result<(
     highwater.stop(process)?;
     let more = format!("kills={kills} changes={changes}");
     let events = verdict("kills of connect", &shop, &highwater, watch, &more)?;
+    equal(&shop, &highwater)?;
     ensure!(events.iter().any(|event| event.again), "{kills} kills and nothing was delivered twice: nothing is proven");
     Ok(())
 }

@@ -7,6 +7,7 @@ use highwater_tests::postgres::Postgres;
 use highwater_tests::shop::Shop;
 use highwater_tests::stack::shared;
 
+use crate::reconcile::equal;
 use crate::verdict::{figures, verdict};
 
 #[test]
@@ -61,6 +62,7 @@ fn a_replay_from_the_earliest_offset_changes_no_row_and_makes_no_version() -> Re
     ensure!(replay.rows_changed == 0 && replay.version_before == replay.version_after, "{replay:?}");
     ensure!(highwater.version() == version, "the replay made version {:?} after {version:?}", highwater.version());
     verdict("replay", &shop, &highwater, watch, &format!("replay={replay:?}"))?;
+    equal(&shop, &highwater)?;
     Ok(())
 }
 

@@ -164,5 +164,12 @@ fn as_json(name: &str, report: &Report, repaired: Option<Repaired>, shows_values
         "unsettled": report.unsettled,
         "not_compared": left_out,
         "repaired": repaired,
+        "took_ms": {
+            "waiting": report.took.waiting.as_millis(),
+            "replica": report.took.replica.as_millis(),
+            "source": report.took.source.as_millis(),
+            "narrowing": report.took.narrowing.as_millis(),
+            "settling": report.took.settling.as_millis(),
+        },
     })
 }

@@ -158,9 +158,9 @@ impl Source {
         self.database.execute("alter publication shop_pub drop table types")?;
         let mut client = self.database.client()?;
         for (id, column, value) in cells {
-            let Column { name, postgres, .. } = column;
-            let cast = format!("update types set {name} = $1::text::{postgres} where id = {id}");
-            client.execute(cast.replace("serial", "int").as_str(), &[&value]).with_context(|| cast.clone())?;
+            let (name, postgres) = (column.name, column.postgres.replace("serial", "int"));
+            let change = format!("update types set {name} = $1::text::{postgres} where id = {id}");
+            client.execute(change.as_str(), &[&value]).with_context(|| change.clone())?;
         }
         self.database.execute("alter publication shop_pub add table types")
     }
