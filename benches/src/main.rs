@@ -6,6 +6,7 @@
 mod events;
 mod group;
 mod lab;
+mod reconcile;
 mod spill;
 
 use std::{
@@ -55,6 +56,8 @@ enum Workload {
     Restart,
     /// Peak memory under a limit.
     Memory,
+    /// A table is compared with its source.
+    Reconcile,
 }
 
 fn schema() -> Result<Arc<TableSchema>> {
@@ -88,6 +91,8 @@ async fn main() -> Result<()> {
         Workload::Rebalance => group::rebalance(args.rows),
         Workload::Restart => group::restart(args.rows),
         Workload::Memory => group::memory(args.rows, args.changes),
+        // its client of PostgreSQL blocks
+        Workload::Reconcile => tokio::task::spawn_blocking(move || reconcile::reconcile(args.rows)).await?,
     }
 }
 

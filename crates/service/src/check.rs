@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, process::ExitCode};
 use anyhow::Result;
 use replica_delta::DeltaReplica;
 use source_kafka::KafkaSettings;
+use source_postgres::{Delivery, SlotPlace};
 
 use crate::{
     assemble,
@@ -36,6 +37,7 @@ pub(crate) async fn check(args: CheckArgs) -> Result<ExitCode> {
             schemas(&config, &mut problems).await;
             read_back(&config, &mut problems).await;
             source(&config, &mut problems).await;
+            slot(&config, &mut problems).await;
             tables(&config, &mut problems).await;
         }
         Err(Problems(found)) => problems.extend(found),
@@ -100,6 +102,27 @@ async fn source(config: &Config, problems: &mut Vec<String>) {
         }
         Ok(None) => println!("source: not compared; [source] with url and connector would do that"),
         Err(fault) => problems.push(fault.message),
+    }
+}
+
+/// The connector's slot, by which `reconcile` knows that everything has arrived.
+#[expect(clippy::print_stdout, reason = "the command's result")]
+async fn slot(config: &Config, problems: &mut Vec<String>) {
+    let Some(source) = &config.source else { return };
+    let primary = source.primary.as_ref().unwrap_or(&source.settings);
+    let place = async { Delivery::open(primary, source.slot.clone()).await?.place().await };
+    match place.await {
+        Ok(Some(SlotPlace { name, confirmed, sent })) => {
+            println!("source: the connector's slot {name} has confirmed {confirmed}");
+            if sent.is_none() {
+                println!(
+                    "source: nobody reads the slot, or the user may not see how far: of an idle source reconcile needs \
+                     pg_read_all_stats"
+                );
+            }
+        }
+        Ok(None) => println!("source: there is no logical slot in the database"),
+        Err(error) => problems.push(format!("[source]: {error}")),
     }
 }
 

@@ -18,17 +18,25 @@ const KILLS: u32 = 10;
 /// Set it to have the moments of an earlier run again.
 pub(crate) const SEED: &str = "HIGHWATER_TEST_SEED";
 
-/// Makes changes, round after round, until `body` has ended; gives the number of changes and what the body gave.
+/// Makes changes at a modest rate until `body` has ended; gives the number of changes and what the body gave.
 pub(crate) fn under_load<T>(shop: &Shop, body: impl FnOnce() -> Result<T>) -> Result<(u32, T)> {
+    under_rounds(|round| shop.generate_slowly(100, 350, 50, 1_000 + round).map(|()| 500), body)
+}
+
+/// The same with rounds of changes of the caller's own; each gives how many it made.
+pub(crate) fn under_rounds<T>(
+    round: impl Fn(u64) -> Result<u32> + Sync,
+    body: impl FnOnce() -> Result<T>,
+) -> Result<(u32, T)> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let load = scope.spawn(|| -> Result<u32> {
-            let mut rounds = 0;
+            let (mut rounds, mut changes) = (0, 0);
             while !done.load(Ordering::Relaxed) {
                 rounds += 1;
-                shop.generate_slowly(100, 350, 50, 1_000 + u64::from(rounds))?;
+                changes += round(rounds)?;
             }
-            Ok(rounds * 500)
+            Ok(changes)
         });
         let result = body();
         done.store(true, Ordering::Relaxed);

@@ -3,7 +3,6 @@
 //! Rows come to differ as they do where a connector loses events: the publication does not have the table for a moment.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::kills::{SEED, under_load};
+use crate::kills::{SEED, under_load, under_rounds};
 use crate::verdict::figures;
 
 /// Lets a config reach the source.
@@ -39,31 +38,6 @@ fn fill(shop: &Shop, rows: u32) -> Result<()> {
         "insert into orders select nextval('order_ids'), n % 1000, 'filled', n / 7.0, clock_timestamp() \
          from generate_series(1, {rows}) n"
     ))
-}
-
-/// What goes on while the load runs: gives how many rows were compared, and how many had moved.
-type Body<'a> = &'a dyn Fn() -> Result<(u64, u64)>;
-
-fn at_full_speed(shop: &Shop, body: Body<'_>) -> Result<(u32, (u64, u64))> {
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let load = scope.spawn(|| -> Result<u32> {
-            let mut rounds = 0;
-            while !done.load(Ordering::Relaxed) {
-                rounds += 1;
-                shop.generate(200, 700, 100, 1_000 + u64::from(rounds))?;
-            }
-            Ok(rounds * 1_000)
-        });
-        let result = body();
-        done.store(true, Ordering::Relaxed);
-        let changes = load.join().expect("the load does not panic")?;
-        Ok((changes, result?))
-    })
-}
-
-fn at_a_modest_speed(shop: &Shop, body: Body<'_>) -> Result<(u32, (u64, u64))> {
-    under_load(shop, body)
 }
 
 /// What a comparison says, with its exit status.
@@ -99,10 +73,17 @@ fn a_replica_is_found_equal_again_and_again_under_load() -> Result<()> {
     let mut process = highwater.run()?;
     shop.delivered()?;
     highwater.wait_caught_up(&shop, &mut process)?;
-    // in a long run as fast as it goes
-    let load = if rows > 100_000 { at_full_speed } else { at_a_modest_speed };
+    let is_long = rows > 100_000;
     let start = Instant::now();
-    let (changes, (rows, moved)) = load(&shop, &|| {
+    let load = |round| {
+        if is_long {
+            // as fast as it goes
+            shop.generate(200, 700, 100, 1_000 + round).map(|()| 1_000)
+        } else {
+            shop.generate_slowly(100, 350, 50, 1_000 + round).map(|()| 500)
+        }
+    };
+    let (changes, (rows, moved)) = under_rounds(load, || {
         let (mut rows, mut moved) = (0, 0);
         for run in 0..runs {
             let connections = if run % 2 == 0 { "1" } else { "2" };
