@@ -21,9 +21,9 @@ pub(crate) fn reconcile(rows: u64) -> Result<()> {
     highwater
         .change("[batch]", &format!("[source]\nurl = \"postgres://cdc:cdc@{HOST}:{port}/{database}\"\n\n[batch]"))?;
     shop.database.execute(&format!(
-        "insert into orders select n, n % 1000, 'status ' || n % 7, n / 7.0, clock_timestamp() from generate_series(1, {rows}) n; \
-         vacuum analyze orders"
+        "insert into orders select n, n % 1000, 'status ' || n % 7, n / 7.0, clock_timestamp() from generate_series(1, {rows}) n"
     ))?;
+    shop.database.execute("vacuum analyze orders")?;
     shop.connect()?;
     let began = Instant::now();
     let process = highwater.run()?;

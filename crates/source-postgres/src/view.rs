@@ -1,6 +1,9 @@
 //! [`SourceView`]: what a table of the source held at one moment.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use change::{Column, Lsn, comparable::Digest};
 use tokio_postgres::{Client, Row, error::SqlState, types::ToSql};
@@ -37,13 +40,6 @@ pub struct SourceView {
     lsn: Lsn,
     statement: Duration,
 }
-
-/// What the transaction sees was committed before. An address just behind the header of a page of WAL (24 bytes, and 40 at
-/// the beginning of a segment) is that of its beginning: nothing is written there yet, so nothing is ever sent up to there.
-const HERE: &str = "select (case when at % block = 24 or at % segment = 40 then at - at % block else at end)::text \
-    from (select (case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_insert_lsn() end) \
-            - '0/0'::pg_lsn as at, current_setting('wal_block_size')::numeric as block, \
-          pg_size_bytes(current_setting('wal_segment_size')) as segment) as here";
 
 /// Reads the table from the catalog, as it is compared with a replica of these columns, each with its position there, and
 /// of a key at these positions.
@@ -104,9 +100,7 @@ impl SourceView {
             client.batch_execute(&settings).await.map_err(answer)?;
             clients.push(client);
         }
-        let row = clients[0].query_one(HERE, &[]).await.map_err(answer)?;
-        let lsn: Option<String> = row.try_get(0).map_err(answer)?;
-        let lsn = lsn.and_then(|lsn| lsn.parse().ok());
+        let lsn = here(&clients[0]).await.map_err(answer)?;
         let lsn = lsn.ok_or_else(|| PostgresError::Other("the server does not say where its WAL is".to_owned()))?;
         Ok(Self { settings: settings.clone(), table, clients, lsn, statement: limits.statement })
     }
@@ -263,6 +257,31 @@ impl SourceView {
             }
             _ => PostgresError::answer(&error, &self.settings),
         })
+    }
+}
+
+/// Where the WAL is: what the transaction sees was committed before.
+///
+/// It was inserted before, and is flushed, or will be within three times `wal_writer_delay` where commits are asynchronous.
+/// What is not flushed by then are no commits, and may stay there for long; nothing is sent before it is flushed.
+async fn here(client: &Client) -> Result<Option<Lsn>, tokio_postgres::Error> {
+    const INSERTED: &str = "select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() \
+                            else pg_current_wal_insert_lsn() end) - '0/0'::pg_lsn)::text, \
+                            (3000 * extract(epoch from current_setting('wal_writer_delay')::interval))::bigint";
+    const FLUSHED: &str = "select ((case when pg_is_in_recovery() then pg_last_wal_replay_lsn() \
+                           else pg_current_wal_flush_lsn() end) - '0/0'::pg_lsn)::text";
+    const POLL: Duration = Duration::from_millis(20);
+    let lsn =
+        |row: &Row| row.try_get::<_, Option<String>>(0).map(|text| text.and_then(|text| text.parse::<Lsn>().ok()));
+    let row = client.query_one(INSERTED, &[]).await?;
+    let (inserted, delay): (_, i64) = (lsn(&row)?, row.try_get(1)?);
+    let (began, delay) = (Instant::now(), Duration::from_millis(delay.unsigned_abs()));
+    loop {
+        let flushed = lsn(&client.query_one(FLUSHED, &[]).await?)?;
+        if flushed >= inserted || began.elapsed() > delay {
+            return Ok(flushed.min(inserted));
+        }
+        tokio::time::sleep(POLL).await;
     }
 }
 
