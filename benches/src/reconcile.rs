@@ -24,7 +24,7 @@ pub(crate) fn reconcile(rows: u64) -> Result<()> {
         "insert into orders select n, n % 1000, 'status ' || n % 7, n / 7.0, clock_timestamp() from generate_series(1, {rows}) n"
     ))?;
     shop.database.execute("vacuum analyze orders")?;
-    shop.connect()?;
+    shop.register()?;
     let began = Instant::now();
     let process = highwater.run()?;
     let is_there = || {
