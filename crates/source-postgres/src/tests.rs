@@ -1,5 +1,6 @@
 //! Tables by hand, and what becomes of them.
 
+mod compared;
 mod document;
 mod drafts;
 mod keys;
