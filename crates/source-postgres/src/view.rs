@@ -93,7 +93,8 @@ impl SourceView {
             }
             let milliseconds = limits.statement.as_millis();
             let settings = format!(
-                "set local statement_timeout = {milliseconds}; set local lock_timeout = '30s'; set local row_security = off; \
+                "set local statement_timeout = {milliseconds}; set local lock_timeout = '30s'; \
+                 set local idle_in_transaction_session_timeout = 0; set local row_security = off; \
                  set local timezone = 'UTC'; set local datestyle = 'ISO'; set local bytea_output = 'hex'; \
                  set local extra_float_digits = 1"
             );
