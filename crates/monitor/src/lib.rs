@@ -1,0 +1,1 @@
+//! How it is doing: status, metrics, the status page.
