@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use change::Horizon;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Acknowledged, AssignedPartition, Fault, Polled, Position, Records, Source, TopicPartition};
+use crate::{Acknowledged, AssignedPartition, Fault, Part, Polled, Position, Records, Source, TopicPartition};
 
 /// Records, and the horizons of their partitions before them where they are known.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl<I> Blocks<I> {
 
     fn take(&mut self, Block { records, horizons }: Block) {
         let mut new = Vec::new();
-        for partition in records.partitions() {
+        for Part { partition, .. } in records.partitions() {
             let horizon = horizons.get(partition).copied();
             let known = self.assigned.get(partition);
             if known.is_some_and(|known| horizon.is_none() || *known == horizon) {

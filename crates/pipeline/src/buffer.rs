@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use change::{BatchBuilder, ChangeBatch, Horizon, Malformed, RecordRef, TableSchema, left_out::Found};
 use tokio::time::Instant;
 
-use crate::{Checkpoint, Counts, Fault, Position, TopicPartition};
+use crate::{Checkpoint, Counts, Fault, Position, SourceTimes, TopicPartition};
 
 /// When a batch is sealed: at whichever limit it meets first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Batch {
     pub epoch: i64,
     /// What is known of its records so far.
     pub(crate) counts: Counts,
+    /// When its events happened.
+    pub(crate) times: SourceTimes,
     /// The raw records of the rows that leave out values: such a row may become a dead letter.
     partial: BTreeMap<usize, Raw>,
 }
@@ -57,7 +59,14 @@ impl Batch {
     /// A batch of `changes` that ends at `positions`.
     #[must_use]
     pub fn new(changes: ChangeBatch, positions: Checkpoint) -> Self {
-        Self { changes, positions, epoch: 0, counts: Counts::default(), partial: BTreeMap::new() }
+        Self {
+            changes,
+            positions,
+            epoch: 0,
+            counts: Counts::default(),
+            times: SourceTimes::default(),
+            partial: BTreeMap::new(),
+        }
     }
 
     /// The raw record of a row that leaves out values, and the horizon before it.
@@ -78,7 +87,13 @@ impl Batch {
     /// The batch with what was found for rows that leave out values, each with those of `columns`.
     pub(crate) fn with_found(&self, columns: &[usize], found: &[(usize, Found)]) -> Result<Self, Malformed> {
         let changes = self.changes.clone().with_found(columns, found)?;
-        Ok(Self { changes, positions: self.positions.clone(), partial: self.partial.clone(), ..*self })
+        Ok(Self {
+            changes,
+            positions: self.positions.clone(),
+            times: self.times.clone(),
+            partial: self.partial.clone(),
+            ..*self
+        })
     }
 
     /// The batch without some of its rows.
@@ -95,6 +110,7 @@ impl Batch {
 pub(crate) struct Open {
     pub(crate) builder: BatchBuilder,
     pub(crate) counts: Counts,
+    pub(crate) times: SourceTimes,
     positions: Checkpoint,
     partial: BTreeMap<usize, Raw>,
     /// The memory that the raw records take.
@@ -107,6 +123,7 @@ impl Open {
         Self {
             builder: BatchBuilder::new(schema),
             counts: Counts::default(),
+            times: SourceTimes::default(),
             positions: Checkpoint::new(),
             partial: BTreeMap::new(),
             partial_bytes: 0,
@@ -160,8 +177,9 @@ impl Open {
 
     /// Seals the batch, whose records were decoded under `epoch`, and begins the next one.
     pub(crate) fn seal(&mut self, schema: &Arc<TableSchema>, epoch: i64) -> Result<Batch, Fault> {
-        let Self { builder, positions, counts, partial, .. } = std::mem::replace(self, Self::new(Arc::clone(schema)));
+        let Self { builder, positions, counts, times, partial, .. } =
+            std::mem::replace(self, Self::new(Arc::clone(schema)));
         let changes = builder.finish().map_err(Fault::halt)?;
-        Ok(Batch { changes, positions, epoch, counts, partial })
+        Ok(Batch { changes, positions, epoch, counts, times, partial })
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::Semaphore, time::Instant};
 
-use crate::{Applied, Batch, Fault, ReadBack, Remedy, Replica, Settings, read_back};
+use crate::{Applied, Batch, Effort, Fault, ReadBack, Remedy, Replica, Settings, read_back};
 
 /// So many batches are merged at once, whatever the number of tables: each one takes memory beyond its batch's own. The
 /// others wait their turn, first come, first served.
@@ -22,6 +22,7 @@ pub(crate) struct Flight<R> {
     pub(crate) took: Duration,
     /// Of that, the last attempt.
     pub(crate) attempt: Duration,
+    pub(crate) effort: Effort,
 }
 
 /// Applies `batch` until it is durable or the table has to halt, which it does after `settings.retry_max` without success.
@@ -37,6 +38,7 @@ pub(crate) async fn fly<R: Replica>(
 ) -> Flight<R> {
     let began = Instant::now();
     let mut backoff = settings.backoff(table);
+    let mut effort = Effort::default();
     let mut lost_races = 0;
     let mut attempted;
     let outcome = loop {
@@ -56,6 +58,11 @@ pub(crate) async fn fly<R: Replica>(
             (Ok(applied), _) => break Ok(applied),
             (Err(fault), _) => fault,
         };
+        match fault.remedy {
+            Remedy::Redo => effort.lost_races += 1,
+            Remedy::Retry => effort.retries += 1,
+            Remedy::Halt => {}
+        }
         if fault.remedy == Remedy::Redo && lost_races < REDO_AT_ONCE {
             lost_races += 1;
             tracing::debug!(table = name, lost_races, "another writer was faster: {fault}");
@@ -71,5 +78,6 @@ pub(crate) async fn fly<R: Replica>(
     {
         tracing::warn!(table = name, "housekeeping failed and is tried again later: {fault}");
     }
-    Flight { table, replica, batch, outcome, took, attempt }
+    effort.work = replica.take_work();
+    Flight { table, replica, batch, outcome, took, attempt, effort }
 }

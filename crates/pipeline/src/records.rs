@@ -9,9 +9,20 @@ use crate::TopicPartition;
 /// Records in the order in which they were read, of any number of partitions.
 #[derive(Debug, Default)]
 pub struct Records {
-    partitions: Vec<TopicPartition>,
+    partitions: Vec<Part>,
     arena: Vec<u8>,
     entries: Vec<Entry>,
+}
+
+/// The records of a partition in a block.
+#[derive(Debug)]
+pub struct Part {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// How many they are.
+    pub records: u64,
+    /// The bytes of their keys and values, old keys among them.
+    pub bytes: u64,
 }
 
 #[derive(Debug)]
@@ -28,17 +39,21 @@ impl Records {
     /// Copies one record in. `topic` is compared with those before it, so that a name is stored once.
     pub fn push(&mut self, topic: &str, record: RecordRef<'_>) {
         let RecordRef { partition, offset, key, value, timestamp, old_key } = record;
-        let same = |tp: &TopicPartition| tp.partition == partition && *tp.topic == *topic;
+        let same = |part: &Part| part.partition.partition == partition && *part.partition.topic == *topic;
         let index = self.partitions.iter().rposition(same).unwrap_or_else(|| {
-            self.partitions.push(TopicPartition::new(topic, partition));
+            let partition = TopicPartition::new(topic, partition);
+            self.partitions.push(Part { partition, records: 0, bytes: 0 });
             self.partitions.len() - 1
         });
+        let before = self.arena.len();
         let mut store = |bytes: &[u8]| {
             let start = self.arena.len();
             self.arena.extend_from_slice(bytes);
             start..self.arena.len()
         };
         let (key, value, old_key) = (key.map(&mut store), value.map(&mut store), old_key.map(&mut store));
+        self.partitions[index].records += 1;
+        self.partitions[index].bytes += (self.arena.len() - before) as u64;
         self.entries.push(Entry { partition: index, offset, key, value, timestamp, old_key });
     }
 
@@ -54,9 +69,9 @@ impl Records {
         self.entries.is_empty()
     }
 
-    /// The partitions that the records are of.
+    /// The partitions that the records are of, each with how many.
     #[must_use]
-    pub fn partitions(&self) -> &[TopicPartition] {
+    pub fn partitions(&self) -> &[Part] {
         &self.partitions
     }
 
@@ -70,7 +85,7 @@ impl Records {
     #[must_use]
     pub fn get(&self, index: usize) -> Option<(&TopicPartition, RecordRef<'_>)> {
         let entry = self.entries.get(index)?;
-        let partition = &self.partitions[entry.partition];
+        let partition = &self.partitions[entry.partition].partition;
         let slice = |range: &Range<usize>| &self.arena[range.clone()];
         let record = RecordRef {
             partition: partition.partition,

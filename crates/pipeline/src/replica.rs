@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use crate::{Batch, Checkpoint, Epoch, Fault, TopicPartition};
+use crate::{Batch, Checkpoint, Epoch, Fault, TopicPartition, Work};
 
 /// A table that takes batches.
 pub trait Replica: Send + 'static {
@@ -24,6 +24,11 @@ pub trait Replica: Send + 'static {
     ///
     /// After a fault the same call may be made again: whatever was committed is then guarded.
     fn apply(&mut self, batch: &Batch) -> impl Future<Output = Result<Applied, Fault>> + Send;
+
+    /// What the last call of [`Self::apply`] did, for who watches; taken once.
+    fn take_work(&mut self) -> Work {
+        Work::default()
+    }
 
     /// Housekeeping between two batches: log checkpoints and clean-up.
     fn maintain(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;

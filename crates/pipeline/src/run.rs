@@ -152,13 +152,14 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
     async fn react(&mut self, polled: Polled) -> Result<(), Fault> {
         match polled {
             Polled::Records(records) => {
-                self.observer.received(records.len() as u64);
+                self.observer.received(&records);
                 self.block = (records, 0);
                 Ok(())
             }
             Polled::Assigned(partitions) => self.assign(partitions).await,
             Polled::Revoked(partitions) => self.revoke(partitions).await,
             Polled::Ended(partitions) => {
+                self.observer.ended(&partitions);
                 for TopicPartition { topic, partition } in partitions {
                     if let Some(&table) = self.by_topic.get(&topic) {
                         self.tables[table].end_reached(partition);
@@ -214,7 +215,7 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
 
     pub(crate) fn land(&mut self, flight: Result<Flight<R>, tokio::task::JoinError>) -> Result<(), Fault> {
         let flight = flight.map_err(|e| Fault::halt(format!("a merge ended abnormally: {e}")))?;
-        let Flight { table: index, replica, batch, outcome, took, attempt } = flight;
+        let Flight { table: index, replica, batch, outcome, took, attempt, effort } = flight;
         let (version, rows) = match outcome {
             Ok(Applied::Committed { version, rows }) => (Some(version), rows),
             Ok(Applied::NothingToDo(rows)) => (None, rows),
@@ -237,7 +238,8 @@ impl<S: Source, R: Replica, O: Observer> Pipeline<S, R, O> {
         let acknowledged = table.acknowledged(batch.positions);
         self.source.acknowledge(acknowledged);
         tracing::debug!(table = table.name, version, took_ms = took.as_millis(), %counts, "batch is durable");
-        self.observer.flushed(&Flushed { table: &table.name, counts, version, took });
+        let (table, effort, times) = (&table.name, &effort, &batch.times);
+        self.observer.flushed(&Flushed { table, counts, rows, version, took, effort, times });
         self.read_on(index);
         Ok(())
     }

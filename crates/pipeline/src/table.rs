@@ -211,6 +211,7 @@ impl<R> Table<R> {
                 return Ok(false);
             }
             Ok(Decoded::Change(..)) => {
+                self.open.times.push(horizon.at);
                 if self.open.builder.newest_is_partial() {
                     self.open.keep_raw(partition, &record, before);
                 }
