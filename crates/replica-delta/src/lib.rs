@@ -8,6 +8,7 @@
 //! [`store`] opens local folders, S3 and memory; what it writes to a local disk is synced before the call returns,
 //! so that a commit is durable before its offsets are acknowledged.
 
+mod census;
 pub mod checkpoint;
 mod commit;
 mod data_file;
@@ -15,6 +16,7 @@ pub mod durable;
 pub mod fault;
 pub mod fold;
 pub mod guard;
+mod laps;
 pub mod layout;
 pub mod merge;
 mod moved;
@@ -26,6 +28,7 @@ pub mod store;
 pub mod truncate;
 pub mod view;
 
+pub use census::Census;
 pub use guard::Verdict;
 pub use layout::Layout;
 pub use properties::Properties;

@@ -22,7 +22,7 @@ use deltalake_core::{
     },
     protocol::DeltaOperation,
 };
-use pipeline::Fault;
+use pipeline::{Fault, Work};
 
 use crate::{Verdict, data_file, fault, fold::Folded, guard::key_operator};
 
@@ -68,13 +68,14 @@ pub(crate) async fn write(
     schema: &TableSchema,
     winners: Winners,
     properties: CommitProperties,
+    work: &mut Work,
 ) -> Result<DeltaTable, Fault> {
     if winners.matched == 0 {
-        return append(table, winners.rows, properties).await.map_err(|e| fault::delta("appending", &e));
+        return append(table, winners.rows, properties, work).await.map_err(|e| fault::delta("appending", &e));
     }
     let expected = winners.rows.num_rows();
-    let (table, touched) =
-        merge(context, table, schema, winners, properties).await.map_err(|e| fault::delta("merging", &e))?;
+    let merged = merge(context, table, schema, winners, properties, work).await;
+    let (table, touched) = merged.map_err(|e| fault::delta("merging", &e))?;
     if touched != expected {
         return Err(Fault::halt(format!(
             "the merge touched {touched} rows instead of {expected}: the table has rows with one key, or was changed \
@@ -90,6 +91,7 @@ async fn merge(
     schema: &TableSchema,
     winners: Winners,
     properties: CommitProperties,
+    work: &mut Work,
 ) -> Result<(DeltaTable, usize), DeltaTableError> {
     let operator = key_operator(schema, &winners.rows);
     let on = schema.key_names().map(|key| binary_expr(column(TARGET, key), operator, column(SOURCE, key)));
@@ -135,6 +137,9 @@ async fn merge(
     let (table, metrics) =
         builder.with_session_state(Arc::new(context.state())).with_commit_properties(properties).await?;
     tracing::debug!(?metrics, "merged");
+    work.files_written += metrics.num_target_files_added as u64;
+    work.files_removed += metrics.num_target_files_removed as u64;
+    work.rows_copied += metrics.num_target_rows_copied as u64;
     Ok((table, metrics.num_target_rows_updated + metrics.num_target_rows_inserted))
 }
 
@@ -183,11 +188,13 @@ async fn append(
     mut table: DeltaTable,
     rows: RecordBatch,
     properties: CommitProperties,
+    work: &mut Work,
 ) -> Result<DeltaTable, DeltaTableError> {
     let state = table.snapshot()?;
     let mut writer = data_file::writer(&table, rows.schema())?;
     writer.write(&rows).await?;
-    let added = writer.close().await?.into_iter().map(Action::Add).collect();
+    let added: Vec<_> = writer.close().await?.into_iter().map(Action::Add).collect();
+    work.files_written += added.len() as u64;
     let commit = CommitBuilder::from(properties)
         .with_actions(added)
         .build(Some(state.snapshot() as &dyn TableReference), table.log_store(), whole_table())

@@ -13,12 +13,14 @@ use arrow::{
 use change::{ChangeBatch, Column, Order, TableSchema};
 use datafusion::{catalog::TableProvider, prelude::SessionContext};
 use deltalake_core::{DeltaTable, delta_datafusion::create_session, table::config::TablePropertiesExt as _};
-use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Remedy, Replica, RowCounts, TopicPartition};
+use pipeline::{Applied, Batch, Checkpoint, Epoch, Fault, Remedy, Replica, RowCounts, TopicPartition, Work};
 
 use crate::{
     Lake, Layout, Verdict,
     checkpoint::{self, Transactions},
-    commit, fault, fold, guard, layout,
+    commit, fault, fold, guard,
+    laps::Laps,
+    layout,
     merge::{self, Winners},
     moved, newest, schema, truncate,
 };
@@ -48,6 +50,7 @@ pub struct DeltaReplica {
     /// Another writer committed, or a call had no answer: the state has to be read again.
     is_stale: bool,
     commits: u64,
+    work: Work,
 }
 
 impl DeltaReplica {
@@ -138,6 +141,7 @@ impl DeltaReplica {
             positions: Checkpoint::new(),
             is_stale: false,
             commits: 0,
+            work: Work::default(),
         };
         replica.read_columns()?;
         replica.prepare(&replica.context)?;
@@ -276,7 +280,7 @@ impl DeltaReplica {
         Ok(())
     }
 
-    async fn apply_batch(&mut self, batch: &Batch) -> Result<Applied, Fault> {
+    async fn apply_batch(&mut self, batch: &Batch, laps: &mut Laps) -> Result<Applied, Fault> {
         let grown = schema::grow(&self.context, &self.table, &self.stored, &batch.changes.schema).await?;
         if let Some((table, columns)) = grown {
             (self.table, self.stored) = (table, Arc::new(columns));
@@ -285,10 +289,13 @@ impl DeltaReplica {
         let changes = schema::conform(&batch.changes, &self.stored)?;
         let changes = moved::resolve(&self.context, &self.table, changes, self.floor).await?;
         let changes = changes.as_ref();
+        laps.lap("resolve");
         let winners = newest::rows(changes).await?;
         let rows = take_record_batch(&changes.rows, &winners).map_err(Fault::halt)?;
+        laps.lap("newest");
         let verdicts = guard::verdicts(&self.context, &self.table, &self.stored, &rows, self.floor).await?;
         let folded = fold::fold(changes, &winners, &verdicts, self.floor).map_err(Fault::halt)?;
+        laps.lap("guard");
         if !folded.unresolved.is_empty() {
             return Ok(Applied::Unresolved(folded.unresolved));
         }
@@ -308,7 +315,8 @@ impl DeltaReplica {
         if winners.rows.num_rows() > 0 {
             let transactions = if truncate.is_some() { Vec::new() } else { std::mem::take(&mut transactions) };
             let properties = checkpoint::commit_properties(transactions);
-            self.table = merge::write(&self.context, self.table.clone(), &self.stored, winners, properties).await?;
+            let table = self.table.clone();
+            self.table = merge::write(&self.context, table, &self.stored, winners, properties, &mut laps.work).await?;
             self.commits += 1;
         }
         if let Some(order) = truncate {
@@ -318,6 +326,7 @@ impl DeltaReplica {
             self.floor = order;
             self.commits += 1;
         }
+        laps.lap("merge");
         for (partition, position) in &batch.positions {
             let known = self.positions.entry(partition.clone()).or_default();
             *known = (*known).max(*position);
@@ -391,10 +400,16 @@ impl Replica for DeltaReplica {
                 self.name
             )));
         }
-        let applied = self.apply_batch(batch).await;
+        let mut laps = Laps::start();
+        let applied = self.apply_batch(batch, &mut laps).await;
+        self.work = laps.work;
         let applied = applied.map_err(|fault| at(&self.name, self.table.table_url().as_str(), &fault));
         self.is_stale = applied.is_err();
         applied
+    }
+
+    fn take_work(&mut self) -> Work {
+        std::mem::take(&mut self.work)
     }
 
     async fn maintain(&mut self) -> Result<(), Fault> {
