@@ -27,6 +27,7 @@ mod plans;
 mod read_back;
 mod selection;
 mod settings;
+mod slot;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -48,4 +49,5 @@ pub use plans::plans;
 pub use read_back::SourceTable;
 pub use selection::Selection;
 pub use settings::PostgresSettings;
+pub use slot::{SlotState, SlotWatch};
 pub use view::{KeyRange, QueryLimits, SourceView, compared_table};
