@@ -86,8 +86,13 @@ pub(crate) fn dead_letters(config: &Config) -> Result<Box<dyn DeadLetters>> {
 const BATCHES_PART: usize = 4;
 
 pub(crate) fn settings(config: &Config, start_at: StartAt, until_caught_up: bool) -> Settings {
-    let memory = config.memory / BATCHES_PART;
+    let memory = batches_memory(config);
     Settings { start_at, until_caught_up, retry_max: config.retry_max, memory, seed: seed() }
+}
+
+/// The bytes of batches from which on nothing more is read.
+pub(crate) fn batches_memory(config: &Config) -> usize {
+    config.memory / BATCHES_PART
 }
 
 /// Differs between the members of a group, on one machine and on several.

@@ -40,6 +40,9 @@ pub(crate) enum Command {
     DeadLetters(DeadLettersArgs),
     /// Queries the replicas: each table, and <table>_current without its soft-deleted rows.
     Sql(SqlArgs),
+    /// Says how tables, group, slot and connector are doing, what is wrong and what to do. Exit status: 0 nothing is critical, 1
+    /// something is, 2 it could not be said.
+    Status(StatusArgs),
     /// Compares replicas with their sources, row by row through hashes, and names the rows that differ. Exit status: 0 equal,
     /// 1 drift, 2 could not compare.
     Reconcile(ReconcileArgs),
@@ -351,6 +354,22 @@ pub(crate) enum OnErrorArg {
     Halt,
     /// Go on without it.
     DeadLetter,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArg,
+    /// A running process, as http://host:port; by default the address of the config's [http]. The first one that answers is
+    /// shown. Where none does, what is to be seen from outside is shown.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Vec<String>,
+    /// One JSON object, as /status gives it.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show it again every so many seconds, until stopped.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) watch: Option<u64>,
 }
 
 #[derive(Debug, Args)]

@@ -7,24 +7,39 @@
 mod column;
 mod expand;
 mod flattened;
+mod http;
 mod layout;
 mod pattern;
 mod registry;
 mod source;
 mod table;
 
-use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use ::registry::RegistrySettings;
 use bytesize::ByteSize;
 use change::{Secret, TableSchema};
+use monitor::ConnectClient;
 use pipeline::{BatchLimits, OnError};
 use replica_delta::Layout;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use source_kafka::KafkaSettings;
 
-use self::{column::MaskingSection, registry::RegistrySection, source::SourceSection, table::TableSection};
+use self::{
+    column::MaskingSection,
+    http::{ConnectSection, HttpSection, ReconcileSection},
+    registry::RegistrySection,
+    source::SourceSection,
+    table::TableSection,
+};
 pub(crate) use self::{
+    http::HttpConfig,
     pattern::Pattern,
     source::{SourceConfig, read_connector},
 };
@@ -36,6 +51,12 @@ pub(crate) struct Config {
     pub(crate) schema_registry: Option<RegistrySettings>,
     /// Where the tables are replicated from.
     pub(crate) source: Option<SourceConfig>,
+    /// Where it says how it is doing.
+    pub(crate) http: Option<HttpConfig>,
+    /// The connector, as Kafka Connect knows it.
+    pub(crate) connect: Option<ConnectClient>,
+    /// What `reconcile --continuous` has found.
+    pub(crate) reconcile_state: Option<PathBuf>,
     pub(crate) store: BTreeMap<String, String>,
     pub(crate) batch: BatchLimits,
     pub(crate) dead_letters: Option<String>,
@@ -90,6 +111,9 @@ impl Config {
         let kafka: Option<KafkaSection> = section(&mut document, "kafka", &mut problems);
         let registry: Option<RegistrySection> = section(&mut document, "schema_registry", &mut problems);
         let source: Option<SourceSection> = section(&mut document, "source", &mut problems);
+        let http: Option<HttpSection> = section(&mut document, "http", &mut problems);
+        let connect: Option<ConnectSection> = section(&mut document, "connect", &mut problems);
+        let reconcile: Option<ReconcileSection> = section(&mut document, "reconcile", &mut problems);
         let store: Option<BTreeMap<String, String>> = section(&mut document, "store", &mut problems);
         let batch: BatchSection = section(&mut document, "batch", &mut problems).unwrap_or_default();
         let dead_letters: Option<DeadLettersSection> = section(&mut document, "dead_letters", &mut problems);
@@ -100,12 +124,14 @@ impl Config {
         let (tables, patterns) = tables(&mut document, secret, &mut problems);
         for unknown in document.keys() {
             problems.push(format!(
-                "{unknown}: unknown; expected kafka, schema_registry, source, store, batch, dead_letters, retry, memory, \
-                 masking or table"
+                "{unknown}: unknown; expected kafka, schema_registry, source, connect, store, batch, dead_letters, retry, \
+                 memory, masking, http, reconcile or table"
             ));
         }
         let schema_registry = registry.and_then(|registry| registry.check(&mut problems));
         let source = source.and_then(|source| source.check(&mut problems));
+        let http = http.and_then(|http| http.check(&mut problems));
+        let connect = connect.and_then(|connect| connect.check(&mut problems));
         let batch = batch.limits(&mut problems);
         if dead_letters.is_none() {
             let tables = tables.iter().map(|table| (&table.name, table.on_error));
@@ -128,6 +154,9 @@ impl Config {
             }),
             schema_registry,
             source,
+            http,
+            connect,
+            reconcile_state: reconcile.map(|reconcile| reconcile.state),
             store: store.unwrap_or_default(),
             batch,
             dead_letters: dead_letters.map(|section| section.path),

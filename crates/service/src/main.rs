@@ -20,7 +20,9 @@ mod run;
 mod shape;
 mod simulate;
 mod sql;
+mod status;
 mod stop;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             Command::Replay(args) => run::replay(args).await,
             Command::DeadLetters(args) => dead_letters::dead_letters(args).await,
             Command::Sql(args) => sql::sql(args).await,
+            Command::Status(args) => status::status(args).await,
             Command::Reconcile(args) => reconcile::reconcile(args).await,
             Command::Repair(args) => reconcile::repair(args).await,
             Command::Explain(args) => explain::explain(args).await,

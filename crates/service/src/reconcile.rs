@@ -12,6 +12,7 @@ use replica_delta::DeltaReplica;
 use source_kafka::TopicEnds;
 use source_postgres::{ComparedTable, Delivery, Key, KeyRange, QueryLimits, compared_table};
 
+pub(crate) use self::continuous::found;
 use crate::{
     assemble,
     cli::{ReconcileArgs, RepairArgs},

@@ -1,24 +1,40 @@
 //! `run` and `replay`.
 
-use std::{pin::pin, process::ExitCode};
+use std::{pin::pin, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
-use pipeline::{Backoff, Counts, Ending, Pipeline, StartAt, Summary, Table};
+use monitor::{
+    Monitor,
+    http::{self, Site},
+    status::Phase,
+};
+use pipeline::{Backoff, Counts, Ending, Observer, Pipeline, StartAt, Summary, Table};
 use replica_delta::{DeltaReplica, Lake};
 use source_kafka::{KafkaSettings, KafkaSource};
+use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{
     assemble,
     cli::{AcceptArgs, ReplayArgs, RunArgs},
-    config::{Config, TableConfig},
-    discover,
+    config::{Config, HttpConfig, TableConfig},
+    discover, logging,
     progress::Progress,
     sql, stop,
+    watch::Watch,
 };
+
+/// A process whose last table has halted stays for so long where it says how it is doing, so that page and scrape can tell why;
+/// then its supervisor starts it again, and it tries again.
+const HALTED_STAYS: Duration = Duration::from_mins(1);
+/// Beyond `[retry] max` the loop may be away for so long before the process is no longer held to be alive.
+const LOOP_PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode> {
     let config = Config::read(&args.config.config)?;
     let kafka = kafka(&config)?.clone();
+    let monitor = Monitor::of_process(&kafka.group, assemble::batches_memory(&config));
+    logging::show_warnings_by(&monitor);
+    let is_shown = show(&config, &monitor).await?;
     let mut accept = args.accept;
     let mut total: Option<Summary> = None;
     let mut stop = pin!(stop::requested());
@@ -39,7 +55,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode> {
         let interrupted = async {
             tokio::select! {
                 biased;
-                () = &mut stop => {}
+                () = &mut stop => monitor.is_now(Phase::Stopping),
                 () = discover::appeared(&config, topics), if !args.until_caught_up => has_new_topics = true,
             }
         };
@@ -47,8 +63,23 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode> {
             anyhow::ensure!(!args.until_caught_up, "no topic that the config names has a record yet");
             interrupted.await;
         } else {
-            let summary =
-                stream(&whole, &kafka, &tables, StartAt::Resume, args.until_caught_up, &accept, interrupted).await?;
+            monitor.is_now(Phase::Starting);
+            for table in &tables {
+                monitor.table(&table.name, &table.topic, &table.location);
+            }
+            let watching = is_shown.then(|| AbortOnDrop(tokio::spawn(Watch::new(&whole, &monitor).on())));
+            let observer = (Progress::new(), monitor.clone());
+            let summary = stream(
+                &whole,
+                &kafka,
+                &tables,
+                (StartAt::Resume, args.until_caught_up),
+                &accept,
+                observer,
+                interrupted,
+            );
+            let summary = summary.await?;
+            drop(watching);
             total = Some(match total {
                 Some(before) => before.followed_by(summary),
                 None => summary,
@@ -60,8 +91,41 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode> {
             break total.as_ref().map_or(Ending::Stopped, |summary| summary.ending);
         }
     };
+    if ending == Ending::Halted && is_shown && !args.until_caught_up {
+        monitor.is_now(Phase::Halted);
+        tracing::error!("no table is left to go on with; ends in {} s", HALTED_STAYS.as_secs());
+        tokio::select! {
+            () = &mut stop => {}
+            () = tokio::time::sleep(HALTED_STAYS) => {}
+        }
+    }
     tracing::info!("ended: {}", reason(ending));
     Ok(total.as_ref().map_or(ExitCode::SUCCESS, report))
+}
+
+/// Serves what the monitor knows, where the config says so.
+async fn show(config: &Config, monitor: &Monitor) -> Result<bool> {
+    let Some(HttpConfig { listen, token }) = &config.http else { return Ok(false) };
+    let listener = TcpListener::bind(listen).await;
+    let listener = listener.with_context(|| format!("[http]: cannot listen on {listen}; choose another address"))?;
+    tracing::info!("how it is doing: http://{}/", listener.local_addr()?);
+    let patience = config.retry_max.saturating_add(LOOP_PATIENCE);
+    let site = Site { monitor: monitor.clone(), token: token.clone(), patience };
+    tokio::spawn(async {
+        if let Err(error) = http::serve(listener, site).await {
+            tracing::error!("[http]: {error}");
+        }
+    });
+    Ok(true)
+}
+
+/// A task that goes on only as long as this is held.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Reads whole topics under a group of its own and commits no offsets.
@@ -78,7 +142,8 @@ pub(crate) async fn replay(args: ReplayArgs) -> Result<ExitCode> {
     let before = versions(&lake, &tables).await?;
     let nothing = AcceptArgs::default();
     let stop = stop::requested();
-    let summary = stream(&config, &kafka, &tables, StartAt::Earliest, true, &nothing, stop).await?;
+    let how = (StartAt::Earliest, true);
+    let summary = stream(&config, &kafka, &tables, how, &nothing, Progress::new(), stop).await?;
     let after = versions(&lake, &tables).await?;
     for (((name, counts, _), before), after) in summary.tables.iter().zip(before).zip(after) {
         print_replay(name, counts, before, after);
@@ -107,9 +172,9 @@ async fn stream(
     config: &Config,
     kafka: &KafkaSettings,
     tables: &[&TableConfig],
-    start_at: StartAt,
-    until_caught_up: bool,
+    (start_at, until_caught_up): (StartAt, bool),
     accept: &AcceptArgs,
+    observer: impl Observer,
     stop: impl Future<Output = ()>,
 ) -> Result<Summary> {
     let mut stop = pin!(stop);
@@ -120,7 +185,7 @@ async fn stream(
         assembled = assemble(config, kafka, tables, accept) => assembled?,
     };
     let settings = assemble::settings(config, start_at, until_caught_up);
-    let pipeline = Pipeline::new(source, assembled, assemble::dead_letters(config)?, settings, Progress::new());
+    let pipeline = Pipeline::new(source, assembled, assemble::dead_letters(config)?, settings, observer);
     Ok(pipeline.run(stop).await?)
 }
 

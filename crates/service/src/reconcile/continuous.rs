@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 use change::Lsn;
+use jiff::Timestamp;
+use monitor::status::Verified;
 use reconcile::{Scope, Verdict};
 use serde::{Deserialize, Serialize};
 use source_postgres::KeyRange;
@@ -21,36 +23,55 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 /// What is known of the tables, by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct State(BTreeMap<String, Known>);
+struct State(BTreeMap<String, Known>);
 
 /// What the last walk over a table found.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Known {
+struct Known {
     /// Every change that was committed before this LSN is in the replica, and nothing else; of the last walk that found no
     /// difference, or repaired it.
     verified_through: Option<String>,
     /// When that walk ended.
-    verified_at: Option<String>,
+    verified_at: Option<Timestamp>,
     /// When the last walk ended.
-    walked_at: String,
+    walked_at: Option<Timestamp>,
     /// The rows that it compared.
     rows: u64,
     /// The rows that it found to differ.
     drift: usize,
     /// Those that changed at every look.
     unsettled: usize,
+    /// Whether it repaired what it found.
+    #[serde(default)]
+    is_repaired: bool,
+}
+
+/// What the walk that writes to `path` has found, by table.
+pub(crate) fn found(path: &Path) -> Result<BTreeMap<String, Verified>> {
+    let State(tables) = read(path)?;
+    let verified = |known: Known| Verified {
+        through: known.verified_through,
+        at: known.verified_at,
+        walked_at: known.walked_at,
+        rows: known.rows,
+        drift: known.drift as u64,
+        unsettled: known.unsettled as u64,
+        is_repaired: known.is_repaired,
+    };
+    Ok(tables.into_iter().map(|(name, known)| (name, verified(known))).collect())
 }
 
 /// Walks until it is told to stop.
 pub(super) async fn walk(config: &Config, tables: &[&TableConfig], args: &ReconcileArgs) -> Result<u8> {
-    let mut state = args.state.as_deref().map_or_else(|| Ok(State::default()), read)?;
+    let path = args.state.as_ref().or(config.reconcile_state.as_ref());
+    let mut state = path.map_or_else(|| Ok(State::default()), |path| read(path))?;
     let walking = async {
         loop {
             for table in tables {
                 match over(config, table, args).await {
                     Ok(walk) => {
                         state.add(&table.name, &walk);
-                        if let Some(path) = &args.state {
+                        if let Some(path) = path {
                             write(path, &state)?;
                         }
                     }
@@ -104,14 +125,15 @@ async fn over(config: &Config, table: &TableConfig, args: &ReconcileArgs) -> Res
 
 impl State {
     fn add(&mut self, table: &str, walk: &Walk) {
-        let now = jiff::Timestamp::now().to_string();
+        let now = Timestamp::now();
         let &Walk { through, rows, drift, unsettled, is_repaired } = walk;
         let known = self.0.entry(table.to_owned()).or_default();
         if (drift == 0 || is_repaired) && unsettled == 0 {
             known.verified_through = through.map(|lsn| lsn.to_string());
-            known.verified_at = Some(now.clone());
+            known.verified_at = Some(now);
         }
-        (known.walked_at, known.rows, known.drift, known.unsettled) = (now, rows, drift, unsettled);
+        (known.walked_at, known.rows, known.drift, known.unsettled) = (Some(now), rows, drift, unsettled);
+        known.is_repaired = is_repaired;
         let through = known.verified_through.as_deref().unwrap_or("nothing yet");
         tracing::info!(table, rows, drift, unsettled, verified_through = through, "walked over a table");
     }
