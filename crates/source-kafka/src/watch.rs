@@ -7,6 +7,7 @@ use rdkafka::{
     Offset, TopicPartitionList,
     consumer::{BaseConsumer, Consumer as _},
     error::KafkaResult,
+    groups::{GroupInfo, GroupMemberInfo},
     topic_partition_list::TopicPartitionListElem,
 };
 
@@ -103,8 +104,8 @@ impl GroupWatch {
 
     fn members(&self) -> KafkaResult<Vec<Member>> {
         let list = self.client.fetch_group_list(Some(&self.group), ANSWER)?;
-        let members = list.groups().iter().filter(|group| group.name() == self.group).flat_map(|group| group.members());
-        let member = |member: &rdkafka::groups::GroupMemberInfo| Member {
+        let members = list.groups().iter().filter(|group| group.name() == self.group).flat_map(GroupInfo::members);
+        let member = |member: &GroupMemberInfo| Member {
             id: member.id().to_owned(),
             client: member.client_id().to_owned(),
             host: member.client_host().to_owned(),
