@@ -84,16 +84,18 @@ async fn scrape(State(site): State<Arc<Site>>) -> Response {
 }
 
 async fn healthz(State(site): State<Arc<Site>>) -> (StatusCode, &'static str) {
-    match site.monitor.is_alive(site.patience) {
-        true => (StatusCode::OK, "ok\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "the loop has not come round for too long\n"),
+    if site.monitor.is_alive(site.patience) {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the loop has not come round for too long\n")
     }
 }
 
 async fn readyz(State(site): State<Arc<Site>>) -> (StatusCode, &'static str) {
-    match site.monitor.is_ready() {
-        true => (StatusCode::OK, "ok\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not running, or a table has halted\n"),
+    if site.monitor.is_ready() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not running, or a table has halted\n")
     }
 }
 

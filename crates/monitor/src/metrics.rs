@@ -21,7 +21,7 @@ use crate::{
 /// The content type of [`scrape`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// All metrics, in the text form of OpenMetrics.
+/// All metrics, in the text form of `OpenMetrics`.
 ///
 /// # Errors
 /// None: a `String` takes everything.
@@ -284,7 +284,7 @@ fn verified(writer: &mut Writer<'_>, state: &State) -> Result<(), Error> {
 /// `X/Y` as a number; exact up to 2^53, which is 8 PiB of WAL.
 fn lsn(text: &str) -> Option<f64> {
     let (high, low) = text.split_once('/')?;
-    let half = |text| u64::from_str_radix(text, 16).ok().filter(|half| *half <= u64::from(u32::MAX));
+    let half = |text| u32::from_str_radix(text, 16).ok().map(u64::from);
     Some(float((half(high)? << 32) | half(low)?))
 }
 

@@ -118,7 +118,7 @@ impl Servers {
         };
         let group = async {
             let found = ask(&mut self.group, config).await;
-            monitor.group(found.map(of_group).map_err(|fault| fault.message));
+            monitor.group(found.map(|found| of_group(&found)).map_err(|fault| fault.message));
         };
         tokio::join!(connector, slot, group);
     }
@@ -139,7 +139,7 @@ async fn ask(client: &mut Option<Arc<GroupWatch>>, config: &Arc<Config>) -> Resu
     asked.await.map_err(|error| Fault::retry(format!("asking how the group is doing: {error}")))?
 }
 
-fn of_group(found: GroupState) -> Group {
+fn of_group(found: &GroupState) -> Group {
     let owner = |partition: &TopicPartition| {
         let owner = found.members.iter().find(|member| member.partitions.contains(partition));
         owner.map(|member| member.id.clone())
